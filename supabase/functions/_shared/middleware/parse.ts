@@ -1,0 +1,87 @@
+/** Bodies, queries and path parameters: a value of the schema's type, or the exact wire code of what is wrong. */
+
+import { bodyLimit } from "hono/body-limit";
+import type { z } from "zod";
+import type { AppContext } from "../context.ts";
+import { ApiError, type ErrorCode, findCode } from "../errors.ts";
+import { credentialArguments } from "./require_api_key.ts";
+import { timed } from "./timing.ts";
+
+/** Refuses a body over `maxBytes` before it is read, or while it is read when its length was not announced. */
+export function limitBody(maxBytes: number, code: ErrorCode = "body_too_large") {
+  return bodyLimit({
+    maxSize: maxBytes,
+    onError: (c) => refuse(c as AppContext, code, { limit_bytes: maxBytes }),
+  });
+}
+
+/** Reads a JSON object and parses it. Errors: `invalid_json`, and what {@link parse} answers. */
+export async function parseBody<T extends z.ZodType>(c: AppContext, schema: T): Promise<z.output<T>> {
+  const body = await timed(c, "parse", async () => decodeObject(await c.req.arrayBuffer()));
+  if (body === undefined) return await refuse(c, "invalid_json");
+  return await timed(c, "decode", () => parse(c, schema, body));
+}
+
+/**
+ * Parses a value of the request (a body, the query, path parameters). A schema's message may be a wire code;
+ * anything else wrong is `missing_field:<field>` or `invalid_field:<field>`. A field inside an array comes with
+ * `index`. Absent fields are named before wrong ones.
+ */
+export async function parse<T extends z.ZodType>(
+  c: AppContext,
+  schema: T,
+  value: unknown,
+): Promise<z.output<T>> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const faults = parsed.error.issues.map((issue) => toFault(issue, value));
+  const fault = faults.find((each) => each.code.startsWith("missing_")) ?? faults[0]!;
+  return await refuse(c, fault.code, fault.details);
+}
+
+/**
+ * Names what is wrong with a request, but only to a caller whose credential is good: a stranger is told that they
+ * are one. Costs a round trip that a good request does not make.
+ */
+export async function refuse(
+  c: AppContext,
+  code: ErrorCode,
+  details: Record<string, unknown> = {},
+): Promise<never> {
+  if (c.var.credential !== undefined) {
+    await c.var.platform.db.call("check_credential", credentialArguments(c));
+  }
+  throw new ApiError(code, details);
+}
+
+function decodeObject(bytes: ArrayBuffer): object | undefined {
+  try {
+    const value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function toFault(
+  issue: z.core.$ZodIssue,
+  value: unknown,
+): { code: ErrorCode; details: Record<string, unknown> } {
+  const field = String(issue.path.findLast((step) => typeof step === "string") ?? "body");
+  const index = issue.path.find((step) => typeof step === "number");
+  const details = index === undefined ? {} : { index };
+  // Two codes of the spec name an absence of their own.
+  if (issue.message.startsWith("missing_") && findCode(issue.message) !== undefined) {
+    return { code: issue.message as ErrorCode, details };
+  }
+  if (valueAt(value, issue.path) === undefined) return { code: `missing_field:${field}`, details };
+  if (findCode(issue.message) !== undefined) return { code: issue.message as ErrorCode, details };
+  return { code: `invalid_field:${field}`, details };
+}
+
+function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>(
+    (inner, step) => typeof inner === "object" && inner !== null ? Reflect.get(inner, step) : undefined,
+    value,
+  );
+}
