@@ -1,0 +1,112 @@
+-- What must hold in the database at every moment between two transactions. Each query returns the rows that break its
+-- rule; no row means that it holds. Run after every test file, on whatever the tests left behind.
+
+-- money: a balance is the sum of its ledger
+select a.id, a.credits_milli, sum(l.amount_milli)
+  from app.accounts a left join app.credit_ledger l on l.account_id = a.id
+ group by a.id having a.credits_milli <> coalesce(sum(l.amount_milli), 0);
+
+-- money: every charge is the price of its bytes
+select id, amount_milli, bytes from app.credit_ledger
+ where kind in ('replication', 'snapshot') and -amount_milli <> app.price_milli(bytes);
+
+-- money: a paid snapshot was charged once, and refunded exactly when it failed
+select s.id, s.status
+  from app.snapshots s
+  left join app.credit_ledger l on l.reference = s.id
+ where s.cost_milli > 0
+ group by s.id
+having count(*) filter (where l.kind = 'snapshot' and l.amount_milli = -s.cost_milli) <> 1
+    or count(*) filter (where l.kind = 'snapshot_refund' and l.amount_milli = s.cost_milli)
+       <> (s.status = 'failed')::int;
+
+-- money: stored bytes are those of the logs and snapshots that are kept (accounts outside teams)
+select a.id, a.stored_bytes
+  from app.accounts a
+ where not exists (select from app.team_members m where m.account_id = a.id)
+   and a.stored_bytes <> coalesce((select sum(total_bytes) from app.logs where owner_id = a.id), 0)
+     + coalesce((select sum(byte_size) from app.snapshots where account_id = a.id and status <> 'failed'), 0);
+
+-- snapshots: the confirmed ones of an agent are 0 to its head, without a hole
+select g.id, g.head_sequence
+  from app.agents g left join app.snapshots s on s.agent_ref = g.id and s.status = 'confirmed'
+ group by g.id
+having count(s.id) <> g.head_sequence + 1
+    or coalesce(max(s.sequence_number), -1) <> g.head_sequence
+    or min(s.sequence_number) <> 0;
+
+-- snapshots: a confirmed one has exactly one confirmed attempt, whose object it names
+select s.id
+  from app.snapshots s
+ where s.status = 'confirmed'
+   and (select count(*) from app.snapshot_attempts t
+         where t.snapshot_id = s.id and t.status = 'confirmed' and t.object_name = s.object_name) <> 1;
+
+-- snapshots: a pending one is worked for by an attempt
+select s.id from app.snapshots s
+ where s.status = 'pending'
+   and not exists (select from app.snapshot_attempts t where t.snapshot_id = s.id and t.status = 'pending');
+
+-- replication: a log is its first entry to its head without a hole, and its row says what is in it
+select l.id, l.first_sequence, l.head_sequence
+  from app.logs l left join app.log_entries e on e.log_id = l.id
+ group by l.id
+having count(e.sequence_number) <> l.head_sequence - l.first_sequence + 1
+    or min(e.sequence_number) <> l.first_sequence
+    or max(e.sequence_number) <> l.head_sequence
+    or sum(octet_length(e.ciphertext)) <> l.total_bytes;
+
+-- replication: a block's hash is that of its bytes
+select log_id, sequence_number from app.log_entries where block_hash <> sha256(ciphertext);
+
+-- replication: the head's root is that of the last entry
+select l.id from app.logs l join app.log_entries e on e.log_id = l.id and e.sequence_number = l.head_sequence
+ where e.merkle_root <> l.merkle_root;
+
+-- audit: each chain is dense, linked and unaltered, and ends at its head
+select team_id, seq
+  from (
+    select e.team_id, e.seq, e.prev_hash, e.entry_hash, app.hash_audit_entry(e) as computed,
+           row_number() over w - 1 as place,
+           coalesce(lag(e.entry_hash) over w, decode(repeat('00', 32), 'hex')) as expected
+      from app.audit_entries e window w as (partition by e.team_id order by e.seq)
+  ) c
+ where seq <> place or prev_hash <> expected or entry_hash <> computed
+union all
+select t.id, t.audit_seq
+  from app.teams t left join app.audit_entries e on e.team_id = t.id and e.seq = t.audit_seq
+ where e.entry_hash is distinct from t.audit_hash
+    or t.audit_seq + 1 <> (select count(*) from app.audit_entries where team_id = t.id);
+
+-- teams: only active members hold a grant, and every grant is of the running epoch
+select g.team_id, g.account_id
+  from app.team_grants g
+  join app.teams t on t.id = g.team_id
+  join app.team_members m on m.team_id = g.team_id and m.account_id = g.account_id
+ where m.status <> 'active' or g.rotation_seq <> t.rotation_seq;
+
+-- teams: somebody is left to administer each, and holds its key
+select t.id from app.teams t
+ where not exists (
+   select from app.team_members m join app.team_grants g on g.team_id = m.team_id and g.account_id = m.account_id
+    where m.team_id = t.id and m.role = 'admin' and m.status = 'active');
+
+-- teams: nobody who left has a live sub-key
+select k.id
+  from app.api_keys k
+  join app.team_members m on m.team_id = k.team_id and m.account_id = k.account_id
+ where m.status <> 'active' and k.revoked_at is null;
+
+-- teams: the memory is 0 to its head without a hole, and epochs never go back
+select t.id, t.memory_seq
+  from app.teams t left join app.team_memories m on m.team_id = t.id
+ group by t.id
+having count(m.seq) <> t.memory_seq + 1 or coalesce(max(m.seq), -1) <> t.memory_seq
+union all
+select team_id, seq
+  from (select team_id, seq, rotation_seq, lag(rotation_seq) over (partition by team_id order by seq) as before
+          from app.team_memories) m
+ where rotation_seq < before
+union all
+select m.team_id, m.seq from app.team_memories m join app.teams t on t.id = m.team_id
+ where m.rotation_seq > t.rotation_seq;
