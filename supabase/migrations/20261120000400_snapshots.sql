@@ -232,8 +232,8 @@ revoke execute on function app.lock_attempt(uuid) from public, anon, authenticat
 
 -- api.confirm_snapshot: the blob is stored; the first to say so wins -----------------------------------------
 -- Returns {"receipt": …, "object_name": …, "told": whether webhooks wait}, the object being the winner's: every
--- attempt with the winning hash gets the same receipt. Refuses `sequence_conflict` when another hash has won meanwhile, and
--- `storage_unavailable` when the lease had lapsed and the money is already back.
+-- attempt with the winning hash gets the same receipt. Refuses `sequence_conflict` when another hash has won
+-- meanwhile, and `storage_unavailable` when the lease had lapsed and the money is already back.
 create function api.confirm_snapshot(p_attempt_id uuid)
 returns jsonb
 language plpgsql

@@ -75,9 +75,10 @@ $$;
 revoke execute on function app.tell_owner(app.teams, text, int) from public, anon, authenticated;
 
 -- app.find_seat: is there room for one more? ------------------------------------------------------------------
--- An open invitation to `p_guest_email` has its seat already, and is not counted. `p_seats` is what the provider has been told, or null. Returns null when there is room, else what must be answered
--- first: {"seats_needed", "polar_subscription_id"} or {"refused": "seat_limit_reached", …}. The caller holds the
--- team's lock; the subscription's row is locked too, since one owner may have several teams.
+-- An open invitation to `p_guest_email` has its seat already, and is not counted. `p_seats` is what the provider
+-- has been told, or null. Returns null when there is room, else what must be answered first:
+-- {"seats_needed", "polar_subscription_id"} or {"refused": "seat_limit_reached", …}. The caller holds the team's
+-- lock; the subscription's row is locked too, since one owner may have several teams.
 create function app.find_seat(p_team app.teams, p_guest_email text, p_seats int)
 returns jsonb
 language plpgsql
