@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { type Answer, onEveryBackend, type World } from "../support/harness.ts";
+import { accountIdOf, newPerson, type Person } from "../support/people.ts";
 
 const DEFAULTS = {
   project_name: "",
@@ -54,10 +55,11 @@ const NOT_WINDOWS = [
 
 onEveryBackend((test) => {
   test("GET /settings answers the defaults, and does not save them", async (world) => {
-    const { token, accountId } = await newPerson(world);
+    const person = await newPerson(world);
+    const { token } = person;
     const { status, body } = await world.request("GET", "/settings", { token });
     assert.deepEqual([status, body], [200, { settings: DEFAULTS }]);
-    assert.equal((await rowsOf(world, "settings", await accountId())).length, 0);
+    assert.equal((await rowsOf(world, "settings", person)).length, 0);
   });
 
   test("PUT /settings changes what is given, ignores what it does not know, and answers everything", async (world) => {
@@ -125,7 +127,8 @@ onEveryBackend((test) => {
   });
 
   test("POST /telemetry answers 403 telemetry_disabled before anything else, until opted in and after opting out", async (world) => {
-    const { token, accountId } = await newPerson(world);
+    const person = await newPerson(world);
+    const { token } = person;
     const refusesAll = async () => {
       for (const body of HIDDEN) {
         assertRefused(await world.request("POST", "/telemetry", { token, body }), 403, "telemetry_disabled");
@@ -138,11 +141,12 @@ onEveryBackend((test) => {
     assert.equal((await world.request("POST", "/telemetry", { token, body: {} })).status, 201);
     await optIn(world, token, false);
     await refusesAll();
-    assert.equal((await rowsOf(world, "telemetry", await accountId())).length, 1);
+    assert.equal((await rowsOf(world, "telemetry", person)).length, 1);
   });
 
   test("POST /telemetry answers 400 non_aggregate_field for a foreign key, whatever else is wrong", async (world) => {
-    const { token, accountId } = await newReporter(world);
+    const person = await newReporter(world);
+    const { token } = person;
     for (
       const key of ["memory", "MEMORY_COUNT", "", " sync_ops", "user_id", "__proto__", "constructor", "0"]
     ) {
@@ -154,11 +158,12 @@ onEveryBackend((test) => {
     for (const body of ["", "{", "null", "[]", "[1]", '"x"']) {
       assertRefused(await world.request("POST", "/telemetry", { token, body }), 400, "invalid_json");
     }
-    assert.deepEqual(await rowsOf(world, "telemetry", await accountId()), []);
+    assert.deepEqual(await rowsOf(world, "telemetry", person), []);
   });
 
   test("POST /telemetry answers 400 invalid_field:<field> for what is no count and no time, and keeps nothing", async (world) => {
-    const { token, accountId } = await newReporter(world);
+    const person = await newReporter(world);
+    const { token } = person;
     const wrong: [string, unknown][] = [
       ...COUNTS.flatMap((field) => NOT_COUNTS.map((value): [string, unknown] => [field, value])),
       ...NOT_WINDOWS.map((value): [string, unknown] => ["window_start", value]),
@@ -168,7 +173,7 @@ onEveryBackend((test) => {
       const answer = await world.request("POST", "/telemetry", { token, body });
       assertRefused(answer, 400, `invalid_field:${field}`, `${JSON.stringify(value)?.slice(0, 60)}`);
     }
-    assert.deepEqual(await rowsOf(world, "telemetry", await accountId()), []);
+    assert.deepEqual(await rowsOf(world, "telemetry", person), []);
   });
 
   test("POST /telemetry answers 201 with the aggregate of today, counts being 0 until they are reported", async (world) => {
@@ -192,7 +197,8 @@ onEveryBackend((test) => {
   });
 
   test("POST /telemetry keeps one row for each UTC day, and the counts that a report does not mention", async (world) => {
-    const { token, accountId } = await newReporter(world);
+    const person = await newReporter(world);
+    const { token } = person;
     const most = Number.MAX_SAFE_INTEGER;
     const reports: [Record<string, unknown>, number[]][] = [
       [{ memory_count: 1, device_count: 2, bytes_stored: most, sync_ops: 4 }, [1, 2, most, 4]],
@@ -215,16 +221,17 @@ onEveryBackend((test) => {
       const body = { window_start: `2026-11-22T${10 + i % 8}:00:00Z`, sync_ops: i };
       assert.equal((await world.request("POST", "/telemetry", { token, body })).status, 201);
     }));
-    assert.equal((await rowsOf(world, "telemetry", await accountId())).length, 3);
+    assert.equal((await rowsOf(world, "telemetry", person)).length, 3);
   });
 
   test("POST /telemetry keys any timestamp by its UTC day", async (world) => {
     for (const [window_start, day] of WINDOWS) {
-      const { token, accountId } = await newReporter(world);
+      const person = await newReporter(world);
+      const { token } = person;
       const answer = await world.request("POST", "/telemetry", { token, body: { window_start } });
       assert.equal(answer.status, 201, `${window_start}: ${answer.text}`);
       assert.equal(answer.body.aggregate.window_start, `${day}T00:00:00.000Z`, window_start);
-      assert.equal((await rowsOf(world, "telemetry", await accountId())).length, 1);
+      assert.equal((await rowsOf(world, "telemetry", person)).length, 1);
     }
   });
 
@@ -297,13 +304,6 @@ onEveryBackend((test) => {
   });
 });
 
-async function newPerson(world: World) {
-  const subject = `user-${crypto.randomUUID()}`;
-  const accountId = async (): Promise<string> =>
-    (await world.sql.query("select id from app.accounts where subject = $1", [subject])).rows[0].id;
-  return { subject, token: await world.issuer.token(subject), accountId };
-}
-
 /** Somebody who has opted in to telemetry. */
 async function newReporter(world: World) {
   const person = await newPerson(world);
@@ -316,7 +316,8 @@ async function optIn(world: World, token: string, telemetry_opt_in = true): Prom
   assert.equal(answer.body.settings.telemetry_opt_in, telemetry_opt_in);
 }
 
-async function rowsOf(world: World, table: "settings" | "telemetry", accountId: string): Promise<unknown[]> {
+async function rowsOf(world: World, table: "settings" | "telemetry", person: Person): Promise<unknown[]> {
+  const accountId = await accountIdOf(world, person);
   return (await world.sql.query(`select * from app.${table} where account_id = $1`, [accountId])).rows;
 }
 

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { eventually } from "../support/eventually.ts";
 import { balanceOf, chunk, replicateBody, sha256Hex, snapshotBody } from "../support/factories.ts";
 import { type Answer, onEveryBackend, type World } from "../support/harness.ts";
+import { newPerson, type Person } from "../support/people.ts";
 
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -22,12 +23,6 @@ const AGENT_ROUTES: [string, string, () => unknown][] = [
   ["GET", "/metadata", () => undefined],
   ["GET", "/envelopes", () => undefined],
 ];
-
-/** Somebody who has signed in. */
-interface Person {
-  subject: string;
-  token: string;
-}
 
 onEveryBackend((test) => {
   test("POST /api-keys answers 201 with the key, its form, and its secret", async (world) => {
@@ -253,11 +248,6 @@ onEveryBackend((test) => {
     }
   });
 });
-
-async function newPerson(world: World): Promise<Person> {
-  const subject = `user-${crypto.randomUUID()}`;
-  return { subject, token: await world.issuer.token(subject) };
-}
 
 /** Somebody with credit. */
 async function newPaidPerson(

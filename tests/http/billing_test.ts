@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { type Answer, onEveryBackend, onOneBackend, type World } from "../support/harness.ts";
-import { assertRefused, invite, newPerson, newTeam, type Person, subscribe } from "../support/teams.ts";
+import { newPerson, type Person } from "../support/people.ts";
+import { assertRefused, invite, newTeam, subscribe } from "../support/teams.ts";
 import { type Received, withPolar, withSettings } from "../support/polar.ts";
 
 /** Sends a request of a signed-in person. */

@@ -5,16 +5,15 @@ import { verifyChain } from "../../supabase/functions/v2-agent-state/domain/audi
 import { runPython } from "../support/audit_page.ts";
 import { onEveryBackend, onOneBackend } from "../support/harness.ts";
 import { exportOf, inspect } from "../support/stored_ledger.ts";
+import { newPerson, type Person } from "../support/people.ts";
 import {
   actionsOf,
   grant,
   invitationFor,
   newGuest,
   newMember,
-  newPerson,
   newSubkey,
   newTeam,
-  type Person,
   remove,
   rotate,
   send,

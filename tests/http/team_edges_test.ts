@@ -2,17 +2,8 @@
 
 import assert from "node:assert/strict";
 import { onOneBackend } from "../support/harness.ts";
-import {
-  grant,
-  invite,
-  newGuest,
-  newMember,
-  newPerson,
-  newTeam,
-  rotateBody,
-  send,
-  write,
-} from "../support/teams.ts";
+import { newPerson } from "../support/people.ts";
+import { grant, invite, newGuest, newMember, newTeam, rotateBody, send, write } from "../support/teams.ts";
 
 onOneBackend((test) => {
   test("POST /teams/:id/rotate answers 409 last_admin to an admin without a grant who would remove the last that has one", async (world) => {

@@ -5,6 +5,7 @@ import { Buffer } from "node:buffer";
 import { deliverMail } from "../../supabase/functions/v2-agent-state/flows/deliver_mail.ts";
 import { sha256Hex } from "../support/factories.ts";
 import { type Answer, onEveryBackend, onOneBackend, type World } from "../support/harness.ts";
+import { newPerson } from "../support/people.ts";
 import {
   accept,
   actionsOf,
@@ -13,7 +14,6 @@ import {
   invite,
   newAddress,
   newMember,
-  newPerson,
   newTeam,
   remove,
   send,

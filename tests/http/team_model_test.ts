@@ -14,13 +14,12 @@ import {
   type TeamModel,
   type Who,
 } from "../support/team_model.ts";
+import { newPerson, type Person } from "../support/people.ts";
 import {
   accept,
   grantBody,
   memoryBody,
-  newPerson,
   newTeam,
-  type Person,
   type Role,
   rotateBody,
   send,

@@ -4,16 +4,15 @@ import assert from "node:assert/strict";
 import { readSettings } from "../../supabase/functions/_shared/env.ts";
 import { createApp } from "../../supabase/functions/v2-agent-state/app.ts";
 import { type Answer, onOneBackend, type World } from "../support/harness.ts";
+import { newPerson, type Person } from "../support/people.ts";
 import {
   grantBody,
   invitationFor,
   memoryBody,
   newGuest,
   newMember,
-  newPerson,
   newSubkey,
   newTeam,
-  type Person,
   remove,
   rotateBody,
   send,

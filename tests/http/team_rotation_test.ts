@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { openMemoryRun } from "../../supabase/functions/v2-agent-state/flows/read_memories.ts";
 import { onEveryBackend, onOneBackend, type World } from "../support/harness.ts";
+import { newPerson, type Person } from "../support/people.ts";
 import {
   actionsOf,
   assertRefused,
@@ -10,10 +11,8 @@ import {
   memoryBody,
   newGuest,
   newMember,
-  newPerson,
   newSubkey,
   newTeam,
-  type Person,
   remove,
   rotate,
   rotateBody,

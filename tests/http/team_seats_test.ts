@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { ApiError } from "../../supabase/functions/_shared/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { type Answer, onEveryBackend, onOneBackend, type World } from "../support/harness.ts";
+import { newPerson, type Person } from "../support/people.ts";
 import {
   accept,
   actionsOf,
@@ -12,9 +13,7 @@ import {
   invitationFor,
   invite,
   newMember,
-  newPerson,
   newTeam,
-  type Person,
   remove,
   type Role,
   send,

@@ -3,16 +3,15 @@
 import assert from "node:assert/strict";
 import { chunk, replicateBody, sha256Hex, snapshotBody } from "../support/factories.ts";
 import { onEveryBackend, onOneBackend, type World } from "../support/harness.ts";
+import { newPerson, type Person } from "../support/people.ts";
 import {
   actionsOf,
   assertRefused,
   grant,
   newGuest,
   newMember,
-  newPerson,
   newSubkey,
   newTeam,
-  type Person,
   remove,
   send,
   subscribe,

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { onEveryBackend, type World } from "../support/harness.ts";
+import { newPerson } from "../support/people.ts";
 import {
   actionsOf,
   assertRefused,
@@ -12,7 +13,6 @@ import {
   memoryBody,
   newGuest,
   newMember,
-  newPerson,
   newTeam,
   PUBLIC_KEY,
   remove,

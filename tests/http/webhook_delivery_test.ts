@@ -5,6 +5,7 @@ import { deliverWebhooks } from "../../supabase/functions/v2-agent-state/flows/d
 import { openWebhookSender } from "../../supabase/functions/_shared/platform/webhook_sender.ts";
 import { eventually } from "../support/eventually.ts";
 import { onOneBackend, type World } from "../support/harness.ts";
+import { accountIdOf, newPerson } from "../support/people.ts";
 import {
   deliveriesOf,
   emit,
@@ -14,7 +15,6 @@ import {
   isSignedBy,
   makeDue,
   newHook,
-  newPerson,
   type Received,
   SETTINGS,
   startReceiver,
@@ -54,7 +54,7 @@ onOneBackend((test) => {
     const teams = await newHook(world, receiver.url, { person, events: ["team.created", "member.added"] });
     const keys = await newHook(world, receiver.url, { person, events: ["api_key.created"] });
     const stranger = await newHook(world, receiver.url);
-    await emit(world, person.accountId, "team.created", { team_id: crypto.randomUUID(), members: 1 });
+    await emit(world, all.accountId, "team.created", { team_id: crypto.randomUUID(), members: 1 });
     assert.deepEqual(await run(world), { delivered: 2, failed: 0 });
     const counts = await Promise.all(
       [all, teams, keys, stranger].map((hook) => deliveriesOf(world, hook.id)),
@@ -72,13 +72,14 @@ onOneBackend((test) => {
     const count = async () =>
       (await world.sql.query("select count(*) from app.webhook_deliveries")).rows[0].count;
     const person = await newPerson(world);
+    const accountId = await accountIdOf(world, person);
     const before = await count();
-    await emit(world, person.accountId);
+    await emit(world, accountId);
     await emit(world, crypto.randomUUID());
     const hook = await newHook(world, "http://127.0.0.1:9/", { person, events: ["api_key.created"] });
-    await emit(world, person.accountId);
+    await emit(world, accountId);
     await world.request("DELETE", `/webhooks/${hook.id}`, { token: hook.token });
-    await emit(world, person.accountId, "api_key.created");
+    await emit(world, accountId, "api_key.created");
     assert.equal(await count(), before);
   });
 

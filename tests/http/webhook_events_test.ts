@@ -5,7 +5,8 @@ import { randomBytes } from "node:crypto";
 import { eventually } from "../support/eventually.ts";
 import { onOneBackend } from "../support/harness.ts";
 import { chunk, replicateBody, snapshotBody } from "../support/factories.ts";
-import { deliveriesOf, newHook, newPerson } from "../support/hooks.ts";
+import { newPerson } from "../support/people.ts";
+import { deliveriesOf, newHook } from "../support/hooks.ts";
 
 const PEM = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n";
 
@@ -13,9 +14,7 @@ onOneBackend((test) => {
   test("every change is told once, also when its request is repeated", async (world) => {
     const hook = await newHook(world, "http://127.0.0.1:9/");
     const bob = await newPerson(world);
-    const subjectOf = async (accountId: string) =>
-      (await world.sql.query("select subject from app.accounts where id = $1", [accountId])).rows[0].subject;
-    const [alice, bobs] = [await subjectOf(hook.accountId), await subjectOf(bob.accountId)];
+    const [alice, bobs] = [hook.subject, bob.subject];
     const as = async (token: string, method: string, path: string, body?: unknown) => {
       const answer = await world.request(method, path, { token, body });
       assert.ok(answer.status < 300, `${method} ${path}: ${answer.text}`);

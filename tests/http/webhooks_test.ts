@@ -6,15 +6,8 @@ import { WEBHOOK_EVENTS } from "../../supabase/functions/v2-agent-state/domain/w
 import { deliverWebhooks } from "../../supabase/functions/v2-agent-state/flows/deliver_webhooks.ts";
 import { eventually } from "../support/eventually.ts";
 import { onEveryBackend, onOneBackend } from "../support/harness.ts";
-import {
-  deliveriesOf,
-  emit,
-  isSignedBy,
-  newHook,
-  newPerson,
-  SETTINGS,
-  startReceiver,
-} from "../support/hooks.ts";
+import { newPerson } from "../support/people.ts";
+import { deliveriesOf, emit, isSignedBy, newHook, SETTINGS, startReceiver } from "../support/hooks.ts";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;

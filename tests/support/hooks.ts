@@ -2,6 +2,7 @@
 
 import { Webhook } from "standardwebhooks";
 import type { World } from "./harness.ts";
+import { accountIdOf, newPerson, type Person } from "./people.ts";
 
 /** Settings that deliveries need. */
 export const SETTINGS = { appUrl: undefined };
@@ -54,25 +55,9 @@ export function startReceiver(
   return receiver;
 }
 
-/** Somebody with a session. */
-export interface Person {
-  token: string;
-  email: string;
-  accountId: string;
-}
-
-/** Signs somebody new in. */
-export async function newPerson(world: World): Promise<Person> {
-  const subject = `user-${crypto.randomUUID()}`;
-  const email = `${crypto.randomUUID()}@example.com`;
-  const token = await world.issuer.token(subject, { claims: { email } });
-  await world.request("GET", "/webhooks", { token });
-  const { rows } = await world.sql.query("select id from app.accounts where subject = $1", [subject]);
-  return { token, email, accountId: rows[0].id };
-}
-
-/** A registered webhook. */
+/** A registered webhook, and whose it is. */
 export interface Hook extends Person {
+  accountId: string;
   id: string;
   secret: string;
 }
@@ -89,7 +74,7 @@ export async function newHook(
     body: { url, events },
   });
   if (status !== 201) throw new Error(JSON.stringify(body));
-  return { ...owner, id: body.id, secret: body.secret };
+  return { ...owner, accountId: await accountIdOf(world, owner), id: body.id, secret: body.secret };
 }
 
 /** Writes an event as the service's own functions do. */

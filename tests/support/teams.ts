@@ -1,22 +1,16 @@
-/** People, teams and what they do with each other: one line for each step of a test. */
+/** Teams and what people do in them: one line for each step of a test. */
 
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { eventually } from "./eventually.ts";
 import type { Answer, World } from "./harness.ts";
+import { newPerson, type Person } from "./people.ts";
 
 /** What requests are sent to: a world, or a world with some parts replaced. */
 export type Service = Pick<World, "request">;
 
 export type Role = "admin" | "write" | "read";
-
-/** Somebody who has signed in. */
-export interface Person {
-  subject: string;
-  email: string;
-  token: string;
-}
 
 /** A team and who made it. */
 export interface Team {
@@ -28,13 +22,6 @@ export interface Team {
 export const PUBLIC_KEY = `-----BEGIN PUBLIC KEY-----\n${
   Buffer.alloc(44, 7).toString("base64")
 }\n-----END PUBLIC KEY-----\n`;
-
-/** Signs in somebody whom nobody has seen before. */
-export async function newPerson(world: World, claims: Record<string, unknown> = {}): Promise<Person> {
-  const subject = `person-${crypto.randomUUID()}`;
-  const email = `${subject}@example.com`;
-  return { subject, email, token: await world.issuer.token(subject, { claims: { email, ...claims } }) };
-}
 
 /** Something that looks like a wrapped key, never the same twice. */
 export function wrappedKey(): string {
