@@ -1,7 +1,7 @@
 /** `deno task start`: runs the whole service on this machine until it is told to stop. */
 
-import { deliverMail } from "../supabase/functions/v2-agent-state/flows/deliver_mail.ts";
-import { deliverWebhooks } from "../supabase/functions/v2-agent-state/flows/deliver_webhooks.ts";
+import { deliverMail } from "../supabase/functions/_shared/flows/deliver_mail.ts";
+import { deliverWebhooks } from "../supabase/functions/_shared/flows/deliver_webhooks.ts";
 import { sweepSnapshots } from "../supabase/functions/v2-agent-state/flows/sweep_snapshots.ts";
 import type { Settings } from "../supabase/functions/_shared/env.ts";
 import type { Platform } from "../supabase/functions/_shared/platform/mod.ts";

@@ -10,7 +10,7 @@ import {
   type AuditHead,
   type ChainVerdict,
   verifyChain,
-} from "../supabase/functions/v2-agent-state/domain/audit_chain.ts";
+} from "../supabase/functions/_shared/domain/audit_chain.ts";
 import { print, printError } from "./print.ts";
 
 const USAGE =

@@ -10,7 +10,7 @@ import {
   GENESIS_HASH,
   hashAuditEntry,
   verifyChain,
-} from "../../supabase/functions/v2-agent-state/domain/audit_chain.ts";
+} from "../../supabase/functions/_shared/domain/audit_chain.ts";
 import { cutPeriod, type EntryText, makeChain, rehash, tamperExport } from "../support/audit.ts";
 import { readBlock, readPage, runPython } from "../support/audit_page.ts";
 

@@ -10,7 +10,7 @@ import {
   MAIL_KINDS,
   type MailFacts,
   renderMail,
-} from "../../supabase/functions/v2-agent-state/domain/mail.ts";
+} from "../../supabase/functions/_shared/domain/mail.ts";
 
 const TOKEN = invitationToken(new Uint8Array(32).fill(255));
 const FACTS = {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { MailError } from "../../supabase/functions/_shared/domain/mail_error.ts";
-import { deliverMail, deliverMailSoon } from "../../supabase/functions/v2-agent-state/flows/deliver_mail.ts";
+import { deliverMail, deliverMailSoon } from "../../supabase/functions/_shared/flows/deliver_mail.ts";
 import { eventually } from "../support/eventually.ts";
 import { onOneBackend } from "../support/harness.ts";
 import { APP, failing, mailsTo, makeDue, NO_APP, queue, queueInvitation, rowOf } from "../support/mail.ts";

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import type { Mailer } from "../../supabase/functions/_shared/platform/mod.ts";
-import { MAIL_KINDS } from "../../supabase/functions/v2-agent-state/domain/mail.ts";
-import { deliverMail, deliverMailSoon } from "../../supabase/functions/v2-agent-state/flows/deliver_mail.ts";
+import { MAIL_KINDS } from "../../supabase/functions/_shared/domain/mail.ts";
+import { deliverMail, deliverMailSoon } from "../../supabase/functions/_shared/flows/deliver_mail.ts";
 import { readSources } from "../contract/sources.ts";
 import { eventually } from "../support/eventually.ts";
 import { onEveryBackend, onOneBackend, type World } from "../support/harness.ts";

@@ -1,7 +1,7 @@
 /** What the database hashes is what anybody can hash outside of it, byte for byte. Spec 2.8; docs/audit.md. */
 
 import assert from "node:assert/strict";
-import { hashAuditEntry } from "../../supabase/functions/v2-agent-state/domain/audit_chain.ts";
+import { hashAuditEntry } from "../../supabase/functions/_shared/domain/audit_chain.ts";
 import { readSources } from "../contract/sources.ts";
 import { readPage, runPython } from "../support/audit_page.ts";
 import { onOneBackend } from "../support/harness.ts";

@@ -1,7 +1,7 @@
 /** The audit ledger against whoever owns the database: every change to what is stored shows. Spec 2.8 and 4.5. */
 
 import assert from "node:assert/strict";
-import { type AuditExport, verifyChain } from "../../supabase/functions/v2-agent-state/domain/audit_chain.ts";
+import { type AuditExport, verifyChain } from "../../supabase/functions/_shared/domain/audit_chain.ts";
 import { tamperExport } from "../support/audit.ts";
 import { onOneBackend, type World } from "../support/harness.ts";
 import { asIntruder, exportOf, type Findings, inspect } from "../support/stored_ledger.ts";

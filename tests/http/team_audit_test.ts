@@ -1,7 +1,7 @@
 /** The audit ledger: what is in it, and the routes that list, verify and export it. Spec 2.8 and 4.5. */
 
 import assert from "node:assert/strict";
-import { verifyChain } from "../../supabase/functions/v2-agent-state/domain/audit_chain.ts";
+import { verifyChain } from "../../supabase/functions/_shared/domain/audit_chain.ts";
 import { runPython } from "../support/audit_page.ts";
 import { onEveryBackend, onOneBackend } from "../support/harness.ts";
 import { exportOf, inspect } from "../support/stored_ledger.ts";

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { deliverMail } from "../../supabase/functions/v2-agent-state/flows/deliver_mail.ts";
+import { deliverMail } from "../../supabase/functions/_shared/flows/deliver_mail.ts";
 import { sha256Hex } from "../support/factories.ts";
 import { type Answer, onEveryBackend, onOneBackend, type World } from "../support/harness.ts";
 import { newPerson } from "../support/people.ts";

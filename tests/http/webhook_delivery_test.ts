@@ -1,7 +1,7 @@
 /** Deliveries when all goes well and when it does not: each arrives at least once, and nobody waits for another. */
 
 import assert from "node:assert/strict";
-import { deliverWebhooks } from "../../supabase/functions/v2-agent-state/flows/deliver_webhooks.ts";
+import { deliverWebhooks } from "../../supabase/functions/_shared/flows/deliver_webhooks.ts";
 import { openWebhookSender } from "../../supabase/functions/_shared/platform/webhook_sender.ts";
 import { eventually } from "../support/eventually.ts";
 import { onOneBackend, type World } from "../support/harness.ts";

@@ -1,8 +1,8 @@
 /** Webhooks that are given up: by their endpoints, by failing for days, by their owners; and what is forgotten. */
 
 import assert from "node:assert/strict";
-import { deliverMail } from "../../supabase/functions/v2-agent-state/flows/deliver_mail.ts";
-import { deliverWebhooks } from "../../supabase/functions/v2-agent-state/flows/deliver_webhooks.ts";
+import { deliverMail } from "../../supabase/functions/_shared/flows/deliver_mail.ts";
+import { deliverWebhooks } from "../../supabase/functions/_shared/flows/deliver_webhooks.ts";
 import { eventually } from "../support/eventually.ts";
 import { onOneBackend, type World } from "../support/harness.ts";
 import {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { openWebhookSender } from "../../supabase/functions/_shared/platform/webhook_sender.ts";
 import { WEBHOOK_EVENTS } from "../../supabase/functions/v2-agent-state/domain/webhook_events.ts";
-import { deliverWebhooks } from "../../supabase/functions/v2-agent-state/flows/deliver_webhooks.ts";
+import { deliverWebhooks } from "../../supabase/functions/_shared/flows/deliver_webhooks.ts";
 import { eventually } from "../support/eventually.ts";
 import { onEveryBackend, onOneBackend } from "../support/harness.ts";
 import { newPerson } from "../support/people.ts";

@@ -1,7 +1,7 @@
 /** `deno task verify-audit`: its exit codes and what it says, on real exports. */
 
 import assert from "node:assert/strict";
-import type { AuditExport } from "../../supabase/functions/v2-agent-state/domain/audit_chain.ts";
+import type { AuditExport } from "../../supabase/functions/_shared/domain/audit_chain.ts";
 import { onOneBackend, type World } from "../support/harness.ts";
 import { exportOf } from "../support/stored_ledger.ts";
 import { grant, newTeam } from "../support/teams.ts";

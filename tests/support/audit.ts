@@ -7,7 +7,7 @@ import {
   type AuditValue,
   GENESIS_HASH,
   hashAuditEntry,
-} from "../../supabase/functions/v2-agent-state/domain/audit_chain.ts";
+} from "../../supabase/functions/_shared/domain/audit_chain.ts";
 
 /** What an entry says; the rest of it follows from its place. */
 export type EntryText = Pick<

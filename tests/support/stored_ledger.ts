@@ -7,7 +7,7 @@ import {
   type AuditExport,
   type ChainVerdict,
   verifyChain,
-} from "../../supabase/functions/v2-agent-state/domain/audit_chain.ts";
+} from "../../supabase/functions/_shared/domain/audit_chain.ts";
 import type { Database, SqlValue } from "../../supabase/functions/_shared/platform/mod.ts";
 import type { World } from "./harness.ts";
 import { send, type Service, type Team } from "./teams.ts";

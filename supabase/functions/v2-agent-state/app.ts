@@ -19,7 +19,7 @@ import {
 } from "./domain/limits.ts";
 import { routePath } from "./domain/route_path.ts";
 import { createReadCounter } from "./flows/count_reads.ts";
-import { deliverWebhooksSoon } from "./flows/deliver_webhooks.ts";
+import { deliverWebhooksSoon } from "../_shared/flows/deliver_webhooks.ts";
 import {
   readKdfSalt,
   readSettings,
@@ -53,7 +53,7 @@ import {
   rotateWebhookSecret,
   testWebhook,
 } from "./handlers/webhooks.ts";
-import { deliverEvents } from "./middleware/deliver_events.ts";
+import { deliverEvents } from "../_shared/middleware/deliver_events.ts";
 
 /** Where something happens that webhooks are told of. */
 const EVENTFUL = ["/snapshot", "/replicate", "/api-keys/*", "/billing/*", "/teams/*", "/invitations/*"];

@@ -1,5 +1,7 @@
 /** Every number that a client can run into. Spec section 8; those without a mark there are our own. */
 
+export * from "../../_shared/domain/limits.ts";
+
 /** Ciphertext of one snapshot. */
 export const SNAPSHOT_BYTES_MAX = 262_144;
 /** One decoded chunk of the replication log. */
@@ -22,8 +24,6 @@ export const LINEAGE_LIMIT_MAX = 500;
 export const LINEAGE_LIMIT_DEFAULT = 100;
 export const ENVELOPES_LIMIT_MAX = 500;
 export const ENVELOPES_LIMIT_DEFAULT = 100;
-/** Body of every other route. */
-export const BODY_BYTES_MAX = 64 * 1024;
 /** `project_name` and `project_desc` of the settings, in characters. */
 export const PROJECT_NAME_LENGTH_MAX = 128;
 export const PROJECT_DESC_LENGTH_MAX = 2_000;
@@ -37,13 +37,6 @@ export const MEMORIES_LIMIT_MAX = 1_000;
 export const ROTATE_BODY_BYTES_MAX = 4 * 1024 * 1024;
 /** Members that one rotation may name. */
 export const ROTATE_GRANTS_MAX = 1_000;
-/** A reason, an agent's key in the sync log, an actor or action to filter by. */
-export const LABEL_LENGTH_MAX = 256;
-/** Entries of one page of the audit ledger. Spec 8. */
-export const AUDIT_LIMIT_MAX = 1_000;
-export const AUDIT_LIMIT_DEFAULT = 200;
-/** Entries checked or exported in one call to the database. */
-export const AUDIT_PIECE = 5_000;
 /** A webhook's URL, in UTF-16 units. */
 export const URL_LENGTH_MAX = 2_048;
 /** Deliveries of one POST /webhooks/dispatch. */

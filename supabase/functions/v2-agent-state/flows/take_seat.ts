@@ -2,7 +2,7 @@
 
 import { ApiError } from "../../_shared/errors.ts";
 import type { Platform } from "../../_shared/platform/mod.ts";
-import { deliverMailSoon, type DeliverySettings } from "./deliver_mail.ts";
+import { deliverMailSoon, type DeliverySettings } from "../../_shared/flows/deliver_mail.ts";
 
 /**
  * Others may take the seat that was just added; then one more is added, but not for ever. Each try that fails is

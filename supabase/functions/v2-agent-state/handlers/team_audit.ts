@@ -5,9 +5,9 @@ import type { AppContext } from "../../_shared/context.ts";
 import { parse } from "../../_shared/middleware/parse.ts";
 import { digits, instant, text } from "../../_shared/middleware/shapes.ts";
 import { streamJson } from "../../_shared/middleware/stream_json.ts";
-import { AUDIT_FORMAT } from "../domain/audit_chain.ts";
+import { AUDIT_FORMAT } from "../../_shared/domain/audit_chain.ts";
 import { AUDIT_LIMIT_DEFAULT, AUDIT_LIMIT_MAX, LABEL_LENGTH_MAX } from "../domain/limits.ts";
-import { exportAudit, verifyAudit } from "../flows/audit.ts";
+import { exportAudit, verifyAudit } from "../../_shared/flows/audit.ts";
 import { teamArguments } from "../middleware/team_arguments.ts";
 
 const TIMES = { from: instant.optional(), to: instant.optional() };

@@ -9,7 +9,7 @@ import { parse, parseBody } from "../../_shared/middleware/parse.ts";
 import { sessionArguments } from "../../_shared/middleware/require_session.ts";
 import { email, id, memberId, name, role, text } from "../../_shared/middleware/shapes.ts";
 import { ACCEPT_TRIES_MAX, LABEL_LENGTH_MAX } from "../domain/limits.ts";
-import { deliverMailSoon } from "../flows/deliver_mail.ts";
+import { deliverMailSoon } from "../../_shared/flows/deliver_mail.ts";
 import { takeSeat } from "../flows/take_seat.ts";
 import { teamArguments } from "../middleware/team_arguments.ts";
 

@@ -9,7 +9,7 @@ import { sessionArguments } from "../../_shared/middleware/require_session.ts";
 import { id, text } from "../../_shared/middleware/shapes.ts";
 import { URL_LENGTH_MAX, WEBHOOK_DISPATCH_MAX } from "../domain/limits.ts";
 import { WEBHOOK_EVENTS } from "../domain/webhook_events.ts";
-import { deliverWebhooks, deliverWebhooksSoon } from "../flows/deliver_webhooks.ts";
+import { deliverWebhooks, deliverWebhooksSoon } from "../../_shared/flows/deliver_webhooks.ts";
 
 const SECRET_BYTES = 32;
 

@@ -1,6 +1,6 @@
 /** Delivers what webhooks are owed: claim → sign and send → say what became of it. */
 
-import type { HookAnswer, Platform } from "../../_shared/platform/mod.ts";
+import type { HookAnswer, Platform } from "../platform/mod.ts";
 import { deliverMailSoon, type DeliverySettings } from "./deliver_mail.ts";
 import { runSoon } from "./run_soon.ts";
 

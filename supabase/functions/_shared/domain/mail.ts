@@ -1,6 +1,6 @@
 /** The mails that the service sends, as pure templates. What people chose is kept to one line, cut, and escaped. */
 
-import { encodeBase64 } from "../../_shared/domain/bytes.ts";
+import { encodeBase64 } from "./bytes.ts";
 
 const TOKEN_PREFIX = "inv_";
 const TOKEN_BYTES = 32;

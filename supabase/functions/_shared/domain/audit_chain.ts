@@ -1,6 +1,6 @@
 /** The audit ledger's chain, as anybody can recheck it from an export. The same encoding is in docs/audit.md. */
 
-import { decodeHex, encodeHex, sha256 } from "../../_shared/domain/bytes.ts";
+import { decodeHex, encodeHex, sha256 } from "./bytes.ts";
 
 /** What the encoding and an export call themselves. */
 export const AUDIT_FORMAT = "v2-agent-state/audit/1";

@@ -1,7 +1,7 @@
 /** Walks a team's audit ledger in pieces. Spec 4.5. */
 
-import { decodeHex } from "../../_shared/domain/bytes.ts";
-import type { Database } from "../../_shared/platform/mod.ts";
+import { decodeHex } from "../domain/bytes.ts";
+import type { Database } from "../platform/mod.ts";
 import { type AuditHead, GENESIS_HASH } from "../domain/audit_chain.ts";
 import { AUDIT_PIECE } from "../domain/limits.ts";
 

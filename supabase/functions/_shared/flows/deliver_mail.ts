@@ -1,9 +1,9 @@
 /** Delivers the mails of the outbox: claim → make a token where one is carried → send → say what became of it. */
 
-import { sha256 } from "../../_shared/domain/bytes.ts";
-import { MailError } from "../../_shared/domain/mail_error.ts";
-import { ApiError } from "../../_shared/errors.ts";
-import type { Mail, Platform } from "../../_shared/platform/mod.ts";
+import { sha256 } from "../domain/bytes.ts";
+import { MailError } from "../domain/mail_error.ts";
+import { ApiError } from "../errors.ts";
+import type { Mail, Platform } from "../platform/mod.ts";
 import { carriesToken, invitationLink, invitationToken, type MailFacts, renderMail } from "../domain/mail.ts";
 import { runSoon } from "./run_soon.ts";
 

@@ -1,7 +1,7 @@
 /** Work that a request leaves behind: done soon, in the background, at most once at a time for each platform. */
 
-import { ApiError } from "../../_shared/errors.ts";
-import type { Platform } from "../../_shared/platform/mod.ts";
+import { ApiError } from "../errors.ts";
+import type { Platform } from "../platform/mod.ts";
 
 /**
  * Makes a function that starts `work` without making its caller wait. What is asked for while a run is ending is not

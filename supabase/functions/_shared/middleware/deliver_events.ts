@@ -1,7 +1,7 @@
 /** After a request that made something happen: see to it that webhooks hear of it. */
 
 import { createMiddleware } from "hono/factory";
-import type { AppEnv } from "../../_shared/context.ts";
+import type { AppEnv } from "../context.ts";
 
 /** Calls `deliver` once the request is answered, if somebody may be listening. */
 export function deliverEvents(deliver: () => void) {
