@@ -7,12 +7,16 @@ import { ApiError, type ErrorCode, findCode } from "../errors.ts";
 import { credentialArguments } from "./require_api_key.ts";
 import { timed } from "./timing.ts";
 
-/** Refuses a body over `maxBytes` before it is read, or while it is read when its length was not announced. */
+/**
+ * Refuses a body over `maxBytes` before it is read, or while it is read when its length was not announced. What it
+ * refuses with can be read from it: the reference is made from what is mounted.
+ */
 export function limitBody(maxBytes: number, code: ErrorCode = "body_too_large") {
-  return bodyLimit({
+  const limit = bodyLimit({
     maxSize: maxBytes,
     onError: (c) => refuse(c as AppContext, code, { limit_bytes: maxBytes }),
   });
+  return Object.assign(limit, { maxBytes, code });
 }
 
 /** Reads a JSON object and parses it. Errors: `invalid_json`, and what {@link parse} answers. */

@@ -1,4 +1,7 @@
-/** The pieces that request schemas are made of. A message is the wire code of what is wrong. */
+/**
+ * The pieces that request schemas are made of. A message is the wire code of what is wrong. What JSON Schema cannot
+ * see in a piece it says of itself: `wire` replaces what it would be documented as, other metadata is added to it.
+ */
 
 import { z } from "zod";
 import { decodeBase64, decodedSizeMax, decodeHex } from "../domain/bytes.ts";
@@ -31,11 +34,19 @@ export const sequence = z.int("bad_sequence").min(0, "bad_sequence");
 
 /** A non-negative integer in a path or query: decimal digits without a leading zero. */
 export function digits(code?: ErrorCode) {
-  return z.string().regex(/^(0|[1-9][0-9]{0,15})$/, code).transform(Number).refine(
-    Number.isSafeInteger,
-    code,
-  );
+  return z.string().regex(/^(0|[1-9][0-9]{0,15})$/, code).transform(Number)
+    .refine(Number.isSafeInteger, code).meta({ wire: { type: "integer", minimum: 0 } });
 }
+
+/** How many items a page may have: 1 to `max`. */
+export function pageLimit(max: number) {
+  return digits().refine((limit) => limit >= 1 && limit <= max)
+    .meta({ wire: { type: "integer", minimum: 1, maximum: max } });
+}
+
+/** The place in a sequence after which a page begins; -1 is before the first. */
+export const place = z.union([z.literal("-1").transform(() => -1), digits()])
+  .meta({ wire: { type: "integer", minimum: -1 } });
 
 /** Canonical base64 of 1 to `maxBytes` bytes; becomes the bytes. */
 export function base64(maxBytes: number, tooLarge: ErrorCode) {
@@ -47,13 +58,13 @@ export function base64(maxBytes: number, tooLarge: ErrorCode) {
       context.addIssue({ code: "custom", message: "invalid" });
     }
     return bytes ?? new Uint8Array();
-  });
+  }).meta({ contentEncoding: "base64", minLength: 4, maxLength: Math.ceil(maxBytes / 3) * 4 });
 }
 
 /** A client's own timestamp: ISO 8601 with a date and a time, kept as it was sent. */
 export const timestamp = text(64).refine((value) =>
   /^\d{4}-\d\d-\d\dT/.test(value) && !Number.isNaN(Date.parse(value))
-);
+).meta({ format: "date-time" });
 
 const INSTANT = /^(\d{4}-\d\d-\d\d)(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?$/;
 

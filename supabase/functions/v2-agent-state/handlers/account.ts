@@ -8,7 +8,8 @@ import { freeText, instant } from "../../_shared/middleware/shapes.ts";
 import { KDF_SALT_BYTES, PROJECT_DESC_LENGTH_MAX, PROJECT_NAME_LENGTH_MAX } from "../domain/limits.ts";
 import { freeSubscription } from "../domain/plans.ts";
 
-const SETTINGS = z.object({
+/** PUT /settings: its body. */
+export const SETTINGS = z.object({
   project_name: freeText(PROJECT_NAME_LENGTH_MAX).optional(),
   project_desc: freeText(PROJECT_DESC_LENGTH_MAX).optional(),
   session_lock: z.boolean().optional(),
@@ -18,13 +19,13 @@ const SETTINGS = z.object({
 
 const count = z.int().min(0).optional();
 const COUNTS = { memory_count: count, device_count: count, bytes_stored: count, sync_ops: count };
-const AGGREGATES = [...Object.keys(COUNTS), "window_start"];
+const AGGREGATES = z.object({ ...COUNTS, window_start: instant.optional() });
 
-/** A foreign key is named before anything else: whatever it holds, it is not ours to look at. */
-const REPORT = z.custom<object>().superRefine((report, context) => {
-  const foreign = Object.keys(report).some((key) => !AGGREGATES.includes(key));
-  if (foreign) context.addIssue({ code: "custom", message: "non_aggregate_field" });
-}).pipe(z.object({ ...COUNTS, window_start: instant.optional() }));
+/** POST /telemetry: its body. A foreign key is named before anything else: whatever it holds, it is not ours to look at. */
+export const REPORT = z.strictObject(
+  Object.fromEntries(Object.keys(AGGREGATES.shape).map((key) => [key, z.unknown().optional()])),
+  "non_aggregate_field",
+).pipe(AGGREGATES);
 
 /** GET /settings: 200 `{settings}`, the defaults when nothing was saved. */
 export async function readSettings(c: AppContext): Promise<Response> {

@@ -8,8 +8,9 @@ import { parse, parseBody } from "../../_shared/middleware/parse.ts";
 import { sessionArguments } from "../../_shared/middleware/require_session.ts";
 import { name } from "../../_shared/middleware/shapes.ts";
 
-const NEW_KEY = z.object({ name });
-const KEY = z.object({ id: z.uuid("api_key_not_found") });
+/** POST /api-keys: its body; DELETE /api-keys/:id: its path. */
+export const NEW_KEY = z.object({ name });
+export const KEY = z.object({ id: z.uuid("api_key_not_found") });
 
 /** A key as `app.show_api_key` returns it. */
 interface ShownKey {

@@ -5,15 +5,16 @@ import type { AppContext } from "../../_shared/context.ts";
 import { encodeBase64, encodeHex } from "../../_shared/domain/bytes.ts";
 import { parse } from "../../_shared/middleware/parse.ts";
 import { credentialArguments } from "../../_shared/middleware/require_api_key.ts";
-import { digits } from "../../_shared/middleware/shapes.ts";
+import { digits, pageLimit, place } from "../../_shared/middleware/shapes.ts";
 import { streamJson } from "../../_shared/middleware/stream_json.ts";
 import { splitPackedBlock } from "../domain/envelope.ts";
 import { ENVELOPES_LIMIT_DEFAULT, ENVELOPES_LIMIT_MAX } from "../domain/limits.ts";
 import { type LogEntry, openLogRun } from "../flows/read_log.ts";
 
-const PAGE = z.object({
-  limit: digits().refine((limit) => limit >= 1 && limit <= ENVELOPES_LIMIT_MAX).optional(),
-  since: z.union([z.literal("-1").transform(() => -1), digits()]).optional(),
+/** GET /envelopes: its query. */
+export const ENVELOPES_PAGE = z.object({
+  limit: pageLimit(ENVELOPES_LIMIT_MAX).optional(),
+  since: place.optional(),
   before: digits().optional(),
 });
 
@@ -29,7 +30,7 @@ export async function metadata(c: AppContext): Promise<Response> {
  * sequence number, to pass as `since`, or empty when there is nothing after it.
  */
 export async function envelopes(c: AppContext): Promise<Response> {
-  const page = await parse(c, PAGE, c.req.query());
+  const page = await parse(c, ENVELOPES_PAGE, c.req.query());
   const run = await openLogRun(c.var.platform.db, c.var.credential, {
     since: page.since ?? -1,
     before: page.before ?? Number.MAX_SAFE_INTEGER,

@@ -31,18 +31,20 @@ const CHUNK = z.object({
   };
 });
 
-const APPEND = z.object({
+/** POST /replicate: its body. */
+export const APPEND = z.object({
   chunks: z.array(CHUNK).min(1).max(REPLICATE_CHUNKS_MAX),
   merkle_root: hash(),
 });
 
 /** -1 and 0 both mean "from the start": the first entry of a log may be number 0. */
-const SINCE = z.object({
+export const SINCE = z.object({
   since: z.string("missing_since_param").min(1, "missing_since_param").regex(
     /^(-1|0|[1-9][0-9]{0,15})$/,
     "invalid",
   )
-    .transform(Number).refine(Number.isSafeInteger, "invalid"),
+    .transform(Number).refine(Number.isSafeInteger, "invalid")
+    .meta({ wire: { type: "integer", minimum: -1 } }),
 });
 
 /** POST /replicate: appends blocks, all or none. 200 `{accepted, sequence_number, merkle_root}`. */

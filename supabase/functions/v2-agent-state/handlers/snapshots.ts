@@ -17,7 +17,8 @@ import { type Receipt, storeSnapshot } from "../flows/store_snapshot.ts";
 
 const agentId = text(AGENT_ID_LENGTH_MAX);
 
-const UPLOAD = z.object({
+/** POST /snapshot: its body. */
+export const UPLOAD = z.object({
   agent_id: agentId,
   sequence_number: sequence,
   // Absent above sequence 0 is `missing_parent_snapshot`, so presence is decided below.
@@ -36,9 +37,12 @@ const UPLOAD = z.object({
   else if (sequence_number === 0 && parent_snapshot !== null) refuse("genesis_violation", "parent_snapshot");
 });
 
-const OF_AGENT = z.object({ agent_id: agentId });
-const AT_SEQUENCE = z.object({ agent_id: agentId, sequence: digits("bad_sequence") });
-const PAGE = z.object({ limit: z.string().regex(/^-?[0-9]{1,15}$/).transform(Number).optional() });
+/** Paths and queries of the restore routes. */
+export const OF_AGENT = z.object({ agent_id: agentId });
+export const AT_SEQUENCE = z.object({ agent_id: agentId, sequence: digits("bad_sequence") });
+export const LINEAGE_PAGE = z.object({
+  limit: z.string().regex(/^-?[0-9]{1,15}$/).transform(Number).meta({ wire: { type: "integer" } }).optional(),
+});
 
 /** What `api.read_snapshot` returns. */
 interface FoundSnapshot {
@@ -80,7 +84,7 @@ export async function snapshotAtSequence(c: AppContext): Promise<Response> {
 /** GET /snapshot/:agent_id/lineage: 200, a bare array of lineage entries, newest first. `limit` is clamped. */
 export async function lineage(c: AppContext): Promise<Response> {
   const { agent_id } = await parse(c, OF_AGENT, c.req.param());
-  const { limit } = await parse(c, PAGE, c.req.query());
+  const { limit } = await parse(c, LINEAGE_PAGE, c.req.query());
   const entries = await c.var.platform.db.call<unknown[]>("list_lineage", {
     ...credentialArguments(c),
     p_agent_id: agent_id,

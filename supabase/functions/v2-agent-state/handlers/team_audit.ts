@@ -3,7 +3,7 @@
 import { z } from "zod";
 import type { AppContext } from "../../_shared/context.ts";
 import { parse } from "../../_shared/middleware/parse.ts";
-import { digits, instant, text } from "../../_shared/middleware/shapes.ts";
+import { instant, pageLimit, text } from "../../_shared/middleware/shapes.ts";
 import { streamJson } from "../../_shared/middleware/stream_json.ts";
 import { AUDIT_FORMAT } from "../../_shared/domain/audit_chain.ts";
 import { AUDIT_LIMIT_DEFAULT, AUDIT_LIMIT_MAX, LABEL_LENGTH_MAX } from "../domain/limits.ts";
@@ -11,14 +11,15 @@ import { exportAudit, verifyAudit } from "../../_shared/flows/audit.ts";
 import { teamArguments } from "../middleware/team_arguments.ts";
 
 const TIMES = { from: instant.optional(), to: instant.optional() };
-const FILTERS = z.object({
+/** GET /teams/:id/audit: its query. */
+export const FILTERS = z.object({
   actor: text(LABEL_LENGTH_MAX * 2).optional(),
   action: text(LABEL_LENGTH_MAX).optional(),
   ...TIMES,
-  limit: digits().refine((limit) => limit >= 1 && limit <= AUDIT_LIMIT_MAX)
-    .optional(),
+  limit: pageLimit(AUDIT_LIMIT_MAX).optional(),
 });
-const PERIOD = z.object(TIMES);
+/** GET /teams/:id/audit/export: its query. */
+export const PERIOD = z.object(TIMES);
 
 /** GET /teams/:id/audit: 200 `{team_id, entries}`, newest first; `from` and `to` are inclusive. */
 export async function listAudit(c: AppContext): Promise<Response> {

@@ -13,11 +13,12 @@ import { deliverMailSoon } from "../../_shared/flows/deliver_mail.ts";
 import { takeSeat } from "../flows/take_seat.ts";
 import { teamArguments } from "../middleware/team_arguments.ts";
 
-const INVITATION = z.object({ email, role: role.default("read") });
-const GUARDIAN = z.object({ guardian_email: email });
-const SUBKEY = z.object({ name, bound_member_id: memberId.nullish() });
-const SUBKEY_ID = z.object({ key_id: id("api_key_not_found") });
-const TOKEN = z.object({ token: text(LABEL_LENGTH_MAX) });
+/** What the routes below take. */
+export const INVITATION = z.object({ email, role: role.default("read") });
+export const GUARDIAN = z.object({ guardian_email: email });
+export const SUBKEY = z.object({ name, bound_member_id: memberId.nullish() });
+export const SUBKEY_ID = z.object({ key_id: id("api_key_not_found") });
+export const TOKEN = z.object({ token: text(LABEL_LENGTH_MAX) });
 const HOUR_SECONDS = 3_600;
 
 type Json = Record<string, unknown>;

@@ -4,20 +4,21 @@ import { z } from "zod";
 import type { AppContext } from "../../_shared/context.ts";
 import { encodeBase64 } from "../../_shared/domain/bytes.ts";
 import { parse, parseBody } from "../../_shared/middleware/parse.ts";
-import { base64, digits, text } from "../../_shared/middleware/shapes.ts";
+import { base64, pageLimit, place, text } from "../../_shared/middleware/shapes.ts";
 import { streamJson } from "../../_shared/middleware/stream_json.ts";
 import { LABEL_LENGTH_MAX, MEMORIES_LIMIT_MAX, MEMORY_BYTES_MAX } from "../domain/limits.ts";
 import { openMemoryRun, type TeamMemory } from "../flows/read_memories.ts";
 import { teamArguments } from "../middleware/team_arguments.ts";
 
-const MEMORY = z.object({
+/** POST and GET /teams/:id/memories: the body and the query. */
+export const MEMORY = z.object({
   ciphertext_b64: base64(MEMORY_BYTES_MAX, "chunk_too_large"),
   agent_key: text(LABEL_LENGTH_MAX).nullish(),
   rotation_seq: z.int().min(0).nullish(),
 });
-const PAGE = z.object({
-  since: z.union([z.literal("-1").transform(() => -1), digits()]).optional(),
-  limit: digits().refine((limit) => limit >= 1 && limit <= MEMORIES_LIMIT_MAX).optional(),
+export const MEMORIES_PAGE = z.object({
+  since: place.optional(),
+  limit: pageLimit(MEMORIES_LIMIT_MAX).optional(),
 });
 
 type Json = Record<string, unknown>;
@@ -41,7 +42,7 @@ export async function writeMemory(c: AppContext): Promise<Response> {
 /** GET /teams/:id/memories: 200 `{team_id, memories, has_more}`, streamed; entries after `since`, oldest first. */
 export async function listMemories(c: AppContext): Promise<Response> {
   const { p_team_id } = await teamArguments(c);
-  const page = await parse(c, PAGE, c.req.query());
+  const page = await parse(c, MEMORIES_PAGE, c.req.query());
   const run = await openMemoryRun(c.var.platform.db, c.var.session, p_team_id, {
     since: page.since ?? -1,
     limit: page.limit ?? MEMORIES_LIMIT_MAX,

@@ -9,20 +9,21 @@ import { LABEL_LENGTH_MAX, ROTATE_GRANTS_MAX } from "../domain/limits.ts";
 import { takeSeat } from "../flows/take_seat.ts";
 import { teamArguments } from "../middleware/team_arguments.ts";
 
-const NEW_TEAM = z.object({
+/** Bodies of POST /teams, /teams/:id/grants and /teams/:id/rotate. */
+export const NEW_TEAM = z.object({
   name,
   owner_pubkey: pem,
   owner_wrapped_dek: wrappedKey,
 });
 const epoch = z.int().min(0).nullish();
-const GRANT = z.object({
+export const GRANT = z.object({
   member_id: memberId,
   member_pubkey: pem,
   wrapped_dek: wrappedKey,
   role,
   rotation_seq: epoch,
 });
-const ROTATION = z.object({
+export const ROTATION = z.object({
   revoke_member_id: memberId.nullish(),
   reason: text(LABEL_LENGTH_MAX).nullish(),
   grants: z.array(z.object({ member_id: memberId, wrapped_dek: wrappedKey }))

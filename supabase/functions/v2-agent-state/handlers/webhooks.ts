@@ -15,11 +15,12 @@ const SECRET_BYTES = 32;
 
 const ALL = z.literal("*");
 const events = z.array(z.union([ALL, z.enum(WEBHOOK_EVENTS)])).min(1).max(WEBHOOK_EVENTS.length + 1);
-const NEW_WEBHOOK = z.object({
+/** POST /webhooks: its body; the others: their path. */
+export const NEW_WEBHOOK = z.object({
   url: text(URL_LENGTH_MAX),
   events: z.union([ALL.transform((all) => [all]), events]).transform((names) => [...new Set(names)]),
 });
-const WEBHOOK = z.object({ id: id("webhook_not_found") });
+export const WEBHOOK = z.object({ id: id("webhook_not_found") });
 
 /** A webhook as `app.show_webhook` returns it. */
 interface ShownWebhook {

@@ -6,7 +6,8 @@ import { parse } from "../../_shared/middleware/parse.ts";
 import { sessionArguments } from "../../_shared/middleware/require_session.ts";
 import { id } from "../../_shared/middleware/shapes.ts";
 
-const TEAM = z.object({ id: id("not_a_team_member") });
+/** The path of every route below /teams/:id. */
+export const TEAM = z.object({ id: id("not_a_team_member") });
 
 /** The arguments that every function about a team begins with. Errors: `not_a_team_member` for what is no id. */
 export async function teamArguments(c: AppContext) {
