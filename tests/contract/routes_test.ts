@@ -11,6 +11,7 @@ import { readSources, type Source } from "./sources.ts";
 /** The routes of the spec's section 4 that exist so far, and the health check that operators and the local stack rely on. */
 const AGENT_STATE_ROUTES = [
   "GET /health",
+  "GET /openapi.json",
   // 4.1 Snapshots
   "POST /snapshot",
   "GET /snapshot/:agent_id/latest",
@@ -68,7 +69,7 @@ const AGENT_STATE_ROUTES = [
   "POST /webhooks/dispatch",
 ];
 
-const VAULT_ROUTES = ["GET /health"];
+const VAULT_ROUTES = ["GET /health", "GET /openapi.json"];
 
 const HANDLER_LINES_MAX = 30;
 const APP_LINES_MAX = 150;

@@ -2,6 +2,7 @@
 
 import { join } from "node:path";
 import { CATALOGUE } from "../../supabase/functions/_shared/errors.ts";
+import { DOCUMENTED, type Documented, documentOf } from "./references.ts";
 import { describeSchema, type Queryable } from "./schema.ts";
 
 const REPOSITORY = join(import.meta.dirname!, "../..");
@@ -20,6 +21,16 @@ export async function generateFiles(sql: Queryable): Promise<GeneratedFile[]> {
   return [
     { path: "supabase/schema.sql", text: await describeSchema(sql) },
     { path: README, text: withErrorTable(await read(README) ?? newReadme()) },
+    ...DOCUMENTED.flatMap(generateReference),
+  ];
+}
+
+/** The document for people, and the copy that is deployed with the function and served by it. */
+function generateReference(documented: Documented): GeneratedFile[] {
+  const document = documentOf(documented);
+  return [
+    { path: documented.path, text: `${JSON.stringify(document, null, 2)}\n` },
+    { path: `supabase/functions/${documented.name}/openapi.json`, text: `${JSON.stringify(document)}\n` },
   ];
 }
 

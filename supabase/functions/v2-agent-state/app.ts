@@ -42,6 +42,7 @@ import { listMemories, listSyncLog, writeMemory } from "./handlers/team_memories
 import { createTeam, grantTeamKey, listMembers, listTeams, readGrant, rotateTeam } from "./handlers/teams.ts";
 import { createApiKey, listApiKeys, revokeApiKey } from "./handlers/api_keys.ts";
 import { envelopes, metadata } from "./handlers/layer_a.ts";
+import { readOpenApi } from "./handlers/openapi.ts";
 import { head, replay, replicate } from "./handlers/replication.ts";
 import { createSnapshot, latestSnapshot, lineage, snapshotAtSequence } from "./handlers/snapshots.ts";
 import {
@@ -70,6 +71,7 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   for (const path of EVENTFUL) app.use(path, telling);
 
   app.get("/health", health);
+  app.get("/openapi.json", readOpenApi);
 
   // API key: snapshots
   app.post(
@@ -101,13 +103,12 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   app.get("/account/kdf-salt", requireSession, readKdfSalt);
   app.get("/kdf-salt", requireSession, readKdfSalt);
 
-  // Session: billing
+  // Session: billing; of events their signature says who sent them
   app.get("/billing/subscription", requireSession, readSubscription);
   app.get("/billing/usage", requireSession, readUsage);
   app.post("/billing/create-checkout", requireSession, limitBody(BODY_BYTES_MAX), createCheckout);
   app.post("/billing/customer-portal", requireSession, limitBody(BODY_BYTES_MAX), openCustomerPortal);
   app.post("/billing/update-seats", requireSession, limitBody(BODY_BYTES_MAX), updateSeats);
-  // Its signature says who sent it
   app.post("/billing/webhook", limitBody(BILLING_EVENT_BYTES_MAX), receiveBillingEvent);
 
   // Session: teams

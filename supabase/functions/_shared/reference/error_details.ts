@@ -1,0 +1,58 @@
+/** What refusals carry besides their code and the request's id, by code. */
+
+import { z } from "zod";
+import type { CATALOGUE } from "../errors.ts";
+import { count, sha256, uuid, words } from "./shapes.ts";
+
+const index = count(2).optional().describe("Which item of the array, from 0");
+const limit_bytes = count(65_536).optional();
+const role = z.enum(["admin", "write", "read"]);
+const members = z.array(words("user-2"));
+const reason = words("lease_expired").optional();
+
+const CONFLICT = z.object({
+  sequence_number: count(2),
+  existing_block_hash: sha256(),
+  attempted_block_hash: sha256("2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"),
+}).meta({ id: "Conflict" });
+
+export const ERROR_DETAILS: Partial<Record<keyof typeof CATALOGUE, z.ZodRawShape>> = {
+  "invalid_json": { reason: words("text that cannot be stored").optional() },
+  "missing_field:<field>": { index },
+  "invalid_field:<field>": { index, reason: words("not_https").optional() },
+  "bad_sequence": { index },
+  "block_hash_mismatch": { index },
+  "chunk_too_large": { index, limit_bytes },
+  "ciphertext_too_large": { limit_bytes },
+  "body_too_large": { limit_bytes },
+  "insufficient_credits": { required_milli: count(45), credits_milli: count(10) },
+  "trial_quota_exceeded": {
+    quota_bytes: count(268_435_456),
+    stored_bytes: count(268_400_000),
+    attempted_bytes: count(65_536),
+  },
+  "forbidden_role": { role: role.optional(), required_role: role.optional() },
+  "no_grant": { member_id: words("user-2").optional() },
+  "seat_limit_reached": { seats: count(3), seats_taken: count(3) },
+  "plan_does_not_support_seats": { plan: words("hobby") },
+  "sequence_conflict": { sequence_number: count(2), head: count(2), existing_payload_hash: sha256() },
+  "sequence_gap": {
+    expected_sequence: count(3),
+    head: count(2).nullable().describe("The last one that is stored; null when there is none"),
+    conflicts: z.array(CONFLICT).max(0).optional().describe("Always empty; of the replication log only"),
+  },
+  "split_brain_detected": { conflicts: z.array(CONFLICT).min(1) },
+  "incomplete_grants": { missing: members },
+  "unknown_member": { unknown: members },
+  "stale_rotation": { rotation_seq: count(4) },
+  "rate_limited": { retry_after_seconds: count(1_800) },
+  "webhook_limit_reached": { limit: count(20) },
+  "seats_in_use": { seats_taken: count(5) },
+  "storage_unavailable": { reason },
+  "service_unavailable": { reason },
+};
+
+/** The fields of every refusal. Spec section 7. */
+export const REQUEST_ID = uuid("0b9b0c53-61ae-4a53-8f8e-8a7a3ad4d0f1").describe(
+  "The `x-request-id` of the answer",
+);

@@ -1,0 +1,41 @@
+/** What the examples are about. The tests that send them put real things in its place. */
+
+/** Ids and values that an example cannot make up by itself. */
+export interface Scene {
+  /** An agent with a confirmed snapshot at sequence 0, and where that is stored. */
+  agentId: string;
+  storagePath: string;
+  /** A team, the caller who made it, and another member who holds a grant. */
+  teamId: string;
+  callerId: string;
+  memberId: string;
+  /** A key of the caller's account; a key of the team, bound to the caller. */
+  keyId: string;
+  subkeyId: string;
+  webhookId: string;
+  /** Where a receiver of webhooks listens. */
+  webhookUrl: string;
+  /** Of an invitation to the caller. */
+  invitationToken: string;
+  /** The headers of an event that the payment provider signed. */
+  sign(body: string): Record<string, string>;
+}
+
+/** What the reference shows. */
+export const SHOWN: Scene = {
+  agentId: "my-agent",
+  storagePath: "my-agent/seq-0-9f86d081884c.bin",
+  teamId: "7d3c2a9e-58f1-4a06-9d41-6f0f3b8a2c15",
+  callerId: "user-1",
+  memberId: "user-2",
+  keyId: "3f8e1c52-9d1b-4c55-8a7e-5b0f2f6c1a90",
+  subkeyId: "b41d6a07-2c8e-4f93-9a65-d07c5e1b8f34",
+  webhookId: "c5a7e9d3-0b46-4d28-8e1f-92f4a6b3d710",
+  webhookUrl: "https://hooks.example.com/agent-state",
+  invitationToken: "inv_5tq1mZ8rW3kVh0yYB9sLx2cJfU7nEoPgDa4iRbTvKQw",
+  sign: () => ({
+    "webhook-id": "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W",
+    "webhook-timestamp": "1795176000",
+    "webhook-signature": "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
+  }),
+};

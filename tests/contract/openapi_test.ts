@@ -1,0 +1,54 @@
+/** The reference: every route has a description and every description a route, and the document is good OpenAPI. */
+
+import assert from "node:assert/strict";
+import { createConfig, lintFromString } from "npm:@redocly/openapi-core@2.64.0";
+import { DOCUMENTED, documentOf } from "../support/references.ts";
+
+for (const documented of DOCUMENTED) {
+  const { name, reference, mounted } = documented;
+
+  Deno.test(`every route of ${name} has a description in ${name}/reference`, () => {
+    const missing = mounted.map(({ route }) => route).filter((route) => !(route in reference.operations));
+    assert.deepEqual(missing, [], "mounted in app.ts, not described");
+  });
+
+  Deno.test(`every description of ${name} has a route`, () => {
+    const routes = mounted.map(({ route }) => route);
+    const stray = Object.keys(reference.operations).filter((route) => !routes.includes(route));
+    assert.deepEqual(stray, [], "described, not mounted in app.ts");
+  });
+
+  Deno.test(`every description of ${name} stands where app.ts has the same shape of path and body`, () => {
+    for (const { route, chain } of mounted) {
+      const operation = reference.operations[route];
+      if (operation === undefined) continue;
+      const inPath = Array.from(route.matchAll(/:(\w+)/g), (match) => match[1]);
+      assert.deepEqual(Object.keys(operation.path?.shape ?? {}).sort(), inPath.sort(), route);
+      const limited = chain.some(({ maxBytes }) => maxBytes !== undefined);
+      assert.equal(
+        operation.body !== undefined,
+        limited,
+        `${route}: a body has a limit, and only a body has one`,
+      );
+    }
+  });
+
+  Deno.test(`the document of ${name} passes Redocly's strict rules`, async () => {
+    const config = await createConfig({
+      extends: ["recommended-strict"],
+      rules: {
+        "operation-description": "off",
+        "operation-tag-defined": "error",
+        "no-server-example.com": "off",
+        // What takes nothing, /health and the document itself, has nothing to refuse.
+        "operation-4xx-response": "off",
+      },
+    });
+    const source = JSON.stringify(documentOf(documented));
+    const problems = await lintFromString({ source, config, absoluteRef: `/${name}/openapi.json` });
+    assert.deepEqual(
+      problems.map(({ ruleId, message, location }) => `${ruleId}: ${message} at ${location[0]?.pointer}`),
+      [],
+    );
+  });
+}
