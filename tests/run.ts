@@ -2,11 +2,13 @@
  * The test runner: boots a throw-away Postgres, runs `deno test`, and says how many tests passed.
  *
  * `deno task test [--generated] [files and flags of deno test]`. TEST_DATABASE_URL names a Postgres to use instead.
+ * A run of everything also fails when the reference lists an answer that no test has got.
  */
 
 import { migrate } from "../local/migrate.ts";
 import { startPostgres } from "../local/postgres.ts";
 import { print, printError } from "../local/print.ts";
+import { listUnseen, SEEN_DIRECTORY } from "./support/books.ts";
 import { dropTemplate, makeTemplate } from "./support/database.ts";
 
 const REPOSITORY = new URL("..", import.meta.url).pathname;
@@ -25,6 +27,9 @@ async function main(): Promise<number> {
   await makeTemplate(url, migrate);
   if (given) parts.defer(() => dropTemplate(url));
 
+  const whole = !args.some(isPath) && !args.some((argument) => argument.startsWith("--filter"));
+  const seen = await Deno.makeTempDir({ prefix: "agent-state-seen-" });
+  parts.defer(() => Deno.remove(seen, { recursive: true }));
   const child = new Deno.Command(Deno.execPath(), {
     args: ["test", "-A", "--parallel", "--no-check", ...(args.some(isPath) ? args : [...args, "tests/"])],
     cwd: REPOSITORY,
@@ -33,6 +38,7 @@ async function main(): Promise<number> {
       EXPERIMENTAL_STORAGE: "1",
       DO_NOT_TRACK: "1",
       LITE_TELEMETRY: "0",
+      [SEEN_DIRECTORY]: seen,
       ...(checkGenerated ? { CHECK_GENERATED: "1" } : {}),
     },
     stdin: "null",
@@ -42,9 +48,12 @@ async function main(): Promise<number> {
   const summary = findSummary(await passOn(child.stdout));
   const { code } = await child.status;
   if (code !== 0 && summary.failed === 0) summary.failed = 1;
+  const unseen = whole && code === 0 ? await listUnseen(seen) : [];
+  for (const answer of unseen) printError(`The reference lists an answer that no test has seen: ${answer}`);
+  summary.failed += unseen.length;
   await parts.disposeAsync();
   print(`${summary.passed} passed, ${summary.failed} failed`);
-  return code;
+  return code || Number(unseen.length > 0);
 }
 
 /** Boots Postgres in a directory that goes away with it. */

@@ -1,6 +1,7 @@
 /**
  * A running service for tests: real Postgres, a real blob store, real HTTP for downloads; once over each pair of
- * adapters. `onEveryBackend` defines the same tests for both.
+ * adapters. `onEveryBackend` defines the same tests for both. Whatever a test asks, the answer is held against the
+ * reference.
  */
 
 import type { Hono } from "hono";
@@ -25,6 +26,7 @@ import { openPolar } from "../../supabase/functions/_shared/platform/payments_po
 import { openWebhookSender } from "../../supabase/functions/_shared/platform/webhook_sender.ts";
 import { createSessionVerifier } from "../../supabase/functions/_shared/platform/session_verifier.ts";
 import { assertInvariants } from "./invariants.ts";
+import { AGENT_STATE_BOOK, noteSeen } from "./books.ts";
 import { cloneDatabase } from "./database.ts";
 import { startIssuer, type TestIssuer } from "./issuer.ts";
 import { openSupabaseStandIn } from "./supabase_stand_in.ts";
@@ -176,6 +178,7 @@ async function openWorld(backend: Backend): Promise<World> {
       await opened[Symbol.asyncDispose]();
       await issuer.stop();
       await clone.drop();
+      await noteSeen();
     },
   };
   return world;
@@ -217,7 +220,10 @@ function sender(app: Hono<AppEnv>): World["request"] {
       ...(sent === undefined ? {} : { body: sent as BodyInit }),
     });
     const text = await response.text();
-    return { status: response.status, text, body: parseJson(text), headers: response.headers };
+    const answer = { status: response.status, text, body: parseJson(text), headers: response.headers };
+    const operation = AGENT_STATE_BOOK.find(method, path);
+    if (operation !== undefined) AGENT_STATE_BOOK.check(operation, answer);
+    return answer;
   };
 }
 
