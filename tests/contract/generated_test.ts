@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { cloneDatabase } from "../support/database.ts";
 import { findStale, generateFiles, withErrorTable } from "../support/generated.ts";
+import { SCALAR, sha256Of, VENDORED } from "../support/reference_page.ts";
 
 /** While code is being written they may lag behind; before a hand-over they may not. */
 const ignore = Deno.env.get("CHECK_GENERATED") !== "1";
@@ -36,4 +37,9 @@ Deno.test("the error table replaces what is between its markers and nothing else
 Deno.test("a README without markers is refused, not rewritten", () => {
   assert.throws(() => withErrorTable("# Title\n"), /README\.md needs a line/);
   assert.throws(() => withErrorTable("<!-- errors:end --><!-- errors:start -->"), /README\.md needs a line/);
+});
+
+Deno.test("the script that draws the reference is the one that is named, letter for letter", async () => {
+  const script = await Deno.readTextFile(new URL(`../../${VENDORED}`, import.meta.url));
+  assert.equal(await sha256Of(script), SCALAR.sha256, "Run: deno task vendor-reference");
 });

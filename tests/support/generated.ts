@@ -2,6 +2,7 @@
 
 import { join } from "node:path";
 import { CATALOGUE } from "../../supabase/functions/_shared/errors.ts";
+import { referencePage } from "./reference_page.ts";
 import { DOCUMENTED, type Documented, documentOf } from "./references.ts";
 import { describeSchema, type Queryable } from "./schema.ts";
 
@@ -22,6 +23,7 @@ export async function generateFiles(sql: Queryable): Promise<GeneratedFile[]> {
     { path: "supabase/schema.sql", text: await describeSchema(sql) },
     { path: README, text: withErrorTable(await read(README) ?? newReadme()) },
     ...DOCUMENTED.flatMap(generateReference),
+    { path: "docs/reference.html", text: referencePage(DOCUMENTED.map(documentOf)) },
   ];
 }
 

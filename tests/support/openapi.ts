@@ -48,7 +48,6 @@ export function buildDocument<Scene>(reference: Reference<Scene>, mounted: reado
       title: reference.title,
       version: "2.0.0",
       description: reference.description,
-      license: { name: "Proprietary", identifier: "LicenseRef-Proprietary" },
     },
     servers: reference.servers,
     tags: reference.tags,

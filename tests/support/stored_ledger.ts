@@ -42,7 +42,7 @@ export async function asIntruder(
 ): Promise<void> {
   const client = new pg.Client({ connectionString: world.databaseUrl });
   await client.connect();
-  const service = world.with({ db: openDatabase(client) });
+  const service = world.with({ db: openDatabase(client), tampered: true });
   try {
     await client.query("begin; set local session_replication_role = replica");
     const { rows } = await client.query(

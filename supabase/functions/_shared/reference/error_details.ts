@@ -2,7 +2,7 @@
 
 import { z } from "zod";
 import type { CATALOGUE } from "../errors.ts";
-import { count, sha256, uuid, words } from "./shapes.ts";
+import { count, sha256, words } from "./shapes.ts";
 
 const index = count(2).optional().describe("Which item of the array, from 0");
 const limit_bytes = count(65_536).optional();
@@ -53,6 +53,6 @@ export const ERROR_DETAILS: Partial<Record<keyof typeof CATALOGUE, z.ZodRawShape
 };
 
 /** The fields of every refusal. Spec section 7. */
-export const REQUEST_ID = uuid("0b9b0c53-61ae-4a53-8f8e-8a7a3ad4d0f1").describe(
+export const REQUEST_ID = words("0b9b0c53-61ae-4a53-8f8e-8a7a3ad4d0f1").describe(
   "The `x-request-id` of the answer",
 );

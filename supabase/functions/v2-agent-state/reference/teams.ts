@@ -54,7 +54,7 @@ const WRITTEN = z.object({
 const SHOWN_MEMORY = z.object({
   ...WRITTEN.shape,
   ciphertext_b64: bytes(CIPHERTEXT),
-  author_id: words("user-1"),
+  author_id: words("user-1").nullable().describe("Null when their account was removed"),
   byte_size: count(48),
 }).meta({ id: "Memory" });
 const SYNC = z.object({
