@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import type { z } from "zod";
 import { ApiError, type ErrorCode } from "../../supabase/functions/_shared/errors.ts";
+import type { Platform } from "../../supabase/functions/_shared/platform/mod.ts";
 import type { Example, Operation } from "../../supabase/functions/_shared/reference/operation.ts";
 import { REFERENCE } from "../../supabase/functions/v2-agent-state/reference/mod.ts";
 import type { Scene } from "../../supabase/functions/v2-agent-state/reference/scene.ts";
@@ -61,7 +62,6 @@ onOneBackend((test) => {
     for (const each of CASES) {
       for (const scheme of each.schemes) {
         for (const [code, authorization, target] of await badCredentials(world, scheme, service, bare)) {
-          if (code === "missing_or_invalid_bearer_token" && each.schemes.includes(null)) continue;
           const request = toRequest(each.described, each.operation.example(cast.scene), cast, scheme);
           await expectCode(
             target,
@@ -121,6 +121,48 @@ onOneBackend((test) => {
         const answer = await expectCode(withoutDatabase, each, request, code);
         assert.ok(!answer.text.includes("secret in it"));
       }
+    }
+  });
+
+  test("an agent's id that is no text, a deployment without a payment provider, and one that is away are told", async (world) => {
+    await using service = await serveReference(world);
+    const cast = await newCast(world, service);
+    for (const each of CASES.filter(({ route }) => route.includes(":agent_id"))) {
+      const { path, ...rest } = toRequest(each.described, each.operation.example(cast.scene), cast, "apiKey");
+      const sent = { ...rest, path: path.replace(cast.scene.agentId, "a%00b") };
+      await expectCode(service, each, sent, "invalid_field:agent_id");
+    }
+    // Every seat is taken, so that one more has to be bought.
+    await world.sql.query(
+      "update app.subscriptions set seat_count = 2 where account_id = (select id from app.accounts where subject = $1)",
+      [cast.scene.callerId],
+    );
+    const routes = ["create-checkout", "customer-portal", "update-seats", "grants", "invitations"];
+    const paying = CASES.filter(({ route }) => routes.includes(route.split("/").at(-1)!));
+    assert.equal(paying.length, routes.length);
+    await using bare = await serveReference(world, {}, false);
+    for (
+      const [code, target] of [
+        [
+          "payment_provider_refused",
+          await serveReference(world, failingProvider("payment_provider_refused")),
+        ],
+        [
+          "payment_provider_unavailable",
+          await serveReference(world, failingProvider("payment_provider_unavailable")),
+        ],
+        ["billing_not_configured", bare],
+      ] as const
+    ) {
+      for (const each of paying) {
+        await expectCode(
+          target,
+          each,
+          toRequest(each.described, each.operation.example(cast.scene), cast, "session"),
+          code,
+        );
+      }
+      if (target !== bare) await target[Symbol.asyncDispose]();
     }
   });
 
@@ -196,6 +238,15 @@ function toRequest(described: DescribedOperation, example: Example, cast: Cast, 
       ...example.headers,
     },
     ...(example.body === undefined ? {} : { body: JSON.stringify(example.body) }),
+  };
+}
+
+/** What the provider's adapter makes of refusals and outages is tested with it. */
+function failingProvider(code: ErrorCode): Pick<Platform, "payments" | "seats"> {
+  const fail = () => Promise.reject(new ApiError(code));
+  return {
+    payments: { createCheckout: fail, createPortalSession: fail, verifyEvent: () => "" },
+    seats: { change: fail },
   };
 }
 

@@ -60,7 +60,7 @@ export class Book {
 
   /** The operation that a request is for; undefined where no route is. */
   find(method: string, path: string): DescribedOperation | undefined {
-    const segments = routePath(`http://service.test${path}`).split("/");
+    const segments = routePath(new URL(`http://service.test${path}`).href).split("/");
     const fitting = this.operations.filter((each) => each.method === method && fits(each.template, segments));
     // A path that is spelled out comes before one with parameters.
     return fitting.sort((a, b) => a.template.split("{").length - b.template.split("{").length)[0];

@@ -27,7 +27,7 @@ export interface Sent {
   method: string;
   path: string;
   headers?: Record<string, string>;
-  body?: string;
+  body?: string | Uint8Array<ArrayBuffer>;
 }
 
 /** The service on a port, with a payment provider and a receiver of webhooks. */

@@ -1,0 +1,83 @@
+/** Sends generated requests to every operation, and holds each answer against the reference. */
+
+import assert from "node:assert/strict";
+import fc from "npm:fast-check@4.10.2";
+import { REFERENCE } from "../../supabase/functions/v2-agent-state/reference/mod.ts";
+import type { WebhookSender } from "../../supabase/functions/_shared/platform/mod.ts";
+import { type ArbitraryRequest, arbitraryRequest } from "./arbitrary_requests.ts";
+import { AGENT_STATE_BOOK as BOOK } from "./books.ts";
+import type { DescribedOperation } from "./documented.ts";
+import type { World } from "./harness.ts";
+import type { Json } from "./openapi_schemas.ts";
+import { type Cast, newCast, type ReferenceService, serveReference } from "./reference_service.ts";
+
+/** Nothing that is made up here may leave this machine. */
+const LOOPBACK_ONLY: WebhookSender = {
+  findFault: (url) =>
+    Promise.resolve(
+      URL.canParse(url) && new URL(url).hostname === "127.0.0.1" ? undefined : "address_not_public",
+    ),
+  send: () => Promise.resolve({ status: 204, error: null, retryAfterSeconds: null }),
+};
+
+/** What came of the requests to one operation, by code or status. */
+export type Tally = Record<string, number>;
+
+/**
+ * Sends `count` requests to each operation with its right credential. Fails, with the smallest such request, on a 500
+ * and on every answer that the reference does not have.
+ */
+export async function sendGenerated(
+  world: World,
+  count: number,
+  seed?: number,
+): Promise<Record<string, Tally>> {
+  await using service = await serveReference(world, { hooks: LOOPBACK_ONLY });
+  const tallies: Record<string, Tally> = {};
+  for (const described of BOOK.operations) {
+    const cast = await newCast(world, service);
+    const example = exampleOf(described, cast);
+    const tally: Tally = tallies[described.name] = {};
+    await fc.assert(
+      fc.asyncProperty(arbitraryRequest(BOOK, described, example), async (request) => {
+        const answer = await sendOne(service, described, cast, request);
+        tally[answer] = (tally[answer] ?? 0) + 1;
+      }),
+      { numRuns: count, endOnFailure: true, ...(seed === undefined ? {} : { seed }) },
+    );
+  }
+  return tallies;
+}
+
+function exampleOf({ name }: DescribedOperation, cast: Cast) {
+  const route = Object.keys(REFERENCE.operations).find((each) =>
+    each.replaceAll(/:(\w+)/g, "{$1}") === name
+  )!;
+  return REFERENCE.operations[route]!.example(cast.scene);
+}
+
+async function sendOne(
+  service: ReferenceService,
+  { operation }: DescribedOperation,
+  { credentials, scene }: Cast,
+  request: ArbitraryRequest,
+): Promise<string> {
+  const scheme = Object.keys((operation.security as Json[]).at(-1) ?? {})[0];
+  const signature = scheme === "webhookSignature" && typeof request.body === "string"
+    ? scene.sign(request.body)
+    : {};
+  const credential: Record<string, string> = scheme !== undefined && scheme in credentials
+    ? { authorization: credentials[scheme]! }
+    : {};
+  const answer = await service.send({
+    ...request,
+    headers: { ...request.headers, ...signature, ...credential },
+  });
+  const said = `${answer.status} ${answer.text.slice(0, 300)}`;
+  assert.ok(answer.status !== 500, said);
+  const meant = BOOK.find(request.method, request.path);
+  // A path that was changed may be nobody's; the service has to see it so as well.
+  if (meant === undefined) assert.equal((answer.body as Json)?.error, "route_not_found", said);
+  else BOOK.check(meant, answer);
+  return answer.status < 400 ? String(answer.status) : (answer.body as Json).error.split(":")[0];
+}
