@@ -7,6 +7,7 @@ import type { Platform } from "../../supabase/functions/_shared/platform/mod.ts"
 import type { Example, Operation } from "../../supabase/functions/_shared/reference/operation.ts";
 import { REFERENCE } from "../../supabase/functions/v2-agent-state/reference/mod.ts";
 import type { Scene } from "../../supabase/functions/v2-agent-state/reference/scene.ts";
+import { exampleRequest } from "../support/arbitrary_requests.ts";
 import { AGENT_STATE_BOOK as BOOK } from "../support/books.ts";
 import type { DescribedOperation } from "../support/documented.ts";
 import { newKeyOf, newPaidKey } from "../support/factories.ts";
@@ -221,24 +222,9 @@ function bodiesOf({ body }: Operation<Scene>): z.ZodType[] {
 }
 
 function toRequest(described: DescribedOperation, example: Example, cast: Cast, scheme: string | null): Sent {
-  const path = described.template.replaceAll(
-    /\{(\w+)\}/g,
-    (_, name) => encodeURIComponent(String(example.path![name])),
-  );
-  const query = new URLSearchParams(
-    Object.entries(example.query ?? {}).map(([name, value]) => [name, String(value)]),
-  );
+  const { headers, ...request } = exampleRequest(described, example);
   const authorization = scheme === null ? undefined : cast.credentials[scheme];
-  return {
-    method: described.method,
-    path: query.size === 0 ? path : `${path}?${query}`,
-    headers: {
-      ...(authorization === undefined ? {} : { authorization }),
-      ...(example.body === undefined ? {} : { "content-type": "application/json" }),
-      ...example.headers,
-    },
-    ...(example.body === undefined ? {} : { body: JSON.stringify(example.body) }),
-  };
+  return { ...request, headers: { ...headers, ...(authorization === undefined ? {} : { authorization }) } };
 }
 
 /** What the provider's adapter makes of refusals and outages is tested with it. */

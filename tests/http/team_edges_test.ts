@@ -3,7 +3,19 @@
 import assert from "node:assert/strict";
 import { onOneBackend } from "../support/harness.ts";
 import { newPerson } from "../support/people.ts";
-import { grant, invite, newGuest, newMember, newTeam, rotateBody, send, write } from "../support/teams.ts";
+import {
+  actionsOf,
+  assertRefused,
+  grant,
+  invite,
+  newGuest,
+  newMember,
+  newTeam,
+  rotate,
+  rotateBody,
+  send,
+  write,
+} from "../support/teams.ts";
 
 onOneBackend((test) => {
   test("POST /teams/:id/rotate answers 409 last_admin to an admin without a grant who would remove the last that has one", async (world) => {
@@ -39,6 +51,25 @@ onOneBackend((test) => {
     assert.equal((await grant(world, team, member, same)).status, 201);
     const after = await send(world, team.owner, "GET", `/teams/${team.id}/audit`);
     assert.equal(after.body.entries.length, before.body.entries.length);
+  });
+
+  test("an epoch that no team can reach is 400 invalid_field:rotation_seq, and changes nothing", async (world) => {
+    const team = await newTeam(world);
+    for (const rotation_seq of [2_147_483_648, Number.MAX_SAFE_INTEGER]) {
+      for (
+        const answer of [
+          await grant(world, team, await newPerson(world), { rotation_seq }),
+          await rotate(world, team, [team.owner], { rotation_seq }),
+          await write(world, team, team.owner, { rotation_seq }),
+        ]
+      ) assertRefused(answer, 400, "invalid_field:rotation_seq");
+    }
+    assertRefused(
+      await rotate(world, team, [team.owner], { rotation_seq: 2_147_483_647 }),
+      409,
+      "stale_rotation",
+    );
+    assert.deepEqual(await actionsOf(world, team), ["team.create"]);
   });
 
   test("GET /teams/:id/memories keeps what somebody wrote whose account was removed, without a name", async (world) => {

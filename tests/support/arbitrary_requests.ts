@@ -45,6 +45,24 @@ const RAW_BODIES: (string | Uint8Array<ArrayBuffer>)[] = [
   new Uint8Array([0x1f, 0x8b, 0x08, 0x00]),
 ];
 
+/** An example as it goes out. */
+export function exampleRequest({ method, template }: DescribedOperation, example: Example): ArbitraryRequest {
+  const path = template.replaceAll(
+    /\{(\w+)\}/g,
+    (_, name) => encodeURIComponent(String(example.path![name])),
+  );
+  const query = new URLSearchParams(
+    Object.entries(example.query ?? {}).map(([name, value]) => [name, String(value)]),
+  );
+  const body = example.body === undefined ? undefined : JSON.stringify(example.body);
+  return {
+    method,
+    path: query.size === 0 ? path : `${path}?${query}`,
+    headers: { ...(body === undefined ? {} : { "content-type": "application/json" }), ...example.headers },
+    ...(body === undefined ? {} : { body }),
+  };
+}
+
 /** Requests to an operation. `example` is one that works. */
 export function arbitraryRequest(
   book: Book,

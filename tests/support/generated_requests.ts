@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import fc from "npm:fast-check@4.10.2";
 import { REFERENCE } from "../../supabase/functions/v2-agent-state/reference/mod.ts";
 import type { WebhookSender } from "../../supabase/functions/_shared/platform/mod.ts";
-import { type ArbitraryRequest, arbitraryRequest } from "./arbitrary_requests.ts";
+import { type ArbitraryRequest, arbitraryRequest, exampleRequest } from "./arbitrary_requests.ts";
 import { AGENT_STATE_BOOK as BOOK } from "./books.ts";
 import type { DescribedOperation } from "./documented.ts";
 import type { World } from "./harness.ts";
@@ -24,7 +24,7 @@ const LOOPBACK_ONLY: WebhookSender = {
 export type Tally = Record<string, number>;
 
 /**
- * Sends `count` requests to each operation with its right credential. Fails, with the smallest such request, on a 500
+ * Sends the example and then generated requests, `count` in all, to each operation with its right credential. Fails, with the smallest such request, on a 500
  * and on every answer that the reference does not have.
  */
 export async function sendGenerated(
@@ -43,7 +43,11 @@ export async function sendGenerated(
         const answer = await sendOne(service, described, cast, request);
         tally[answer] = (tally[answer] ?? 0) + 1;
       }),
-      { numRuns: count, endOnFailure: true, ...(seed === undefined ? {} : { seed }) },
+      {
+        numRuns: count,
+        examples: [[exampleRequest(described, example)]],
+        ...(seed === undefined ? {} : { seed }),
+      },
     );
   }
   return tallies;

@@ -98,6 +98,9 @@ export const pem = text(8_192).regex(/^-----BEGIN [A-Z0-9 ]+-----\s[\s\S]+-----E
 /** A wrapped key: opaque. */
 export const wrappedKey = text(16_384);
 
+/** An epoch of a team's key, where the caller names it: as far as Postgres counts in an `integer`. */
+export const epoch = z.int().min(0).max(2_147_483_647).nullish();
+
 /** A user's id: the subject of their sessions. */
 export const memberId = text(512);
 

@@ -4,7 +4,7 @@ import { z } from "zod";
 import type { AppContext } from "../../_shared/context.ts";
 import { encodeBase64 } from "../../_shared/domain/bytes.ts";
 import { parse, parseBody } from "../../_shared/middleware/parse.ts";
-import { base64, pageLimit, place, text } from "../../_shared/middleware/shapes.ts";
+import { base64, epoch, pageLimit, place, text } from "../../_shared/middleware/shapes.ts";
 import { streamJson } from "../../_shared/middleware/stream_json.ts";
 import { LABEL_LENGTH_MAX, MEMORIES_LIMIT_MAX, MEMORY_BYTES_MAX } from "../domain/limits.ts";
 import { openMemoryRun, type TeamMemory } from "../flows/read_memories.ts";
@@ -14,7 +14,7 @@ import { teamArguments } from "../middleware/team_arguments.ts";
 export const MEMORY = z.object({
   ciphertext_b64: base64(MEMORY_BYTES_MAX, "chunk_too_large"),
   agent_key: text(LABEL_LENGTH_MAX).nullish(),
-  rotation_seq: z.int().min(0).nullish(),
+  rotation_seq: epoch,
 });
 export const MEMORIES_PAGE = z.object({
   since: place.optional(),

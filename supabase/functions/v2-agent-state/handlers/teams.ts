@@ -4,7 +4,7 @@ import { z } from "zod";
 import type { AppContext } from "../../_shared/context.ts";
 import { parseBody } from "../../_shared/middleware/parse.ts";
 import { sessionArguments } from "../../_shared/middleware/require_session.ts";
-import { memberId, name, pem, role, text, wrappedKey } from "../../_shared/middleware/shapes.ts";
+import { epoch, memberId, name, pem, role, text, wrappedKey } from "../../_shared/middleware/shapes.ts";
 import { LABEL_LENGTH_MAX, ROTATE_GRANTS_MAX } from "../domain/limits.ts";
 import { takeSeat } from "../flows/take_seat.ts";
 import { teamArguments } from "../middleware/team_arguments.ts";
@@ -15,7 +15,6 @@ export const NEW_TEAM = z.object({
   owner_pubkey: pem,
   owner_wrapped_dek: wrappedKey,
 });
-const epoch = z.int().min(0).nullish();
 export const GRANT = z.object({
   member_id: memberId,
   member_pubkey: pem,
