@@ -3,7 +3,7 @@
 import { z } from "zod";
 import type { Operations } from "../../_shared/reference/operation.ts";
 import { count, sha256, time, uuid, words } from "../../_shared/reference/shapes.ts";
-import { AUDIT_FORMAT } from "../domain/audit_chain.ts";
+import { AUDIT_FORMAT } from "../../_shared/domain/audit_chain.ts";
 import { FILTERS, PERIOD } from "../handlers/team_audit.ts";
 import { TEAM } from "../middleware/team_arguments.ts";
 import { type Scene, SHOWN } from "./scene.ts";
