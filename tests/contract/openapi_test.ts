@@ -18,18 +18,14 @@ for (const documented of DOCUMENTED) {
     assert.deepEqual(stray, [], "described, not mounted in app.ts");
   });
 
-  Deno.test(`every description of ${name} stands where app.ts has the same shape of path and body`, () => {
+  Deno.test(`every description of ${name} has the parameters of its path, and a limit to its body`, () => {
     for (const { route, chain } of mounted) {
       const operation = reference.operations[route];
       if (operation === undefined) continue;
       const inPath = Array.from(route.matchAll(/:(\w+)/g), (match) => match[1]);
       assert.deepEqual(Object.keys(operation.path?.shape ?? {}).sort(), inPath.sort(), route);
       const limited = chain.some(({ maxBytes }) => maxBytes !== undefined);
-      assert.equal(
-        operation.body !== undefined,
-        limited,
-        `${route}: a body has a limit, and only a body has one`,
-      );
+      assert.ok(limited || operation.body === undefined, `${route}: app.ts does not limit its body`);
     }
   });
 

@@ -215,7 +215,8 @@ function watch(schemas: z.ZodType[]) {
 }
 
 /** The schemas that a body may be parsed with: one, or those of a union. */
-function bodiesOf({ body }: Operation<Scene>): z.ZodType[] {
+function bodiesOf({ body: shown, parsedWith }: Operation<Scene>): z.ZodType[] {
+  const body = parsedWith ?? shown;
   if (body === undefined) return [];
   const options = (body.def as { type: string; options?: z.ZodType[] }).options;
   return options ?? [body];

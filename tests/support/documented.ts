@@ -2,7 +2,6 @@
 
 import assert from "node:assert/strict";
 import { Ajv2020, type ValidateFunction } from "npm:ajv@8.20.0/dist/2020.js";
-import { routePath } from "../../supabase/functions/v2-agent-state/domain/route_path.ts";
 import type { Json } from "./openapi_schemas.ts";
 import { type Documented, documentOf } from "./references.ts";
 
@@ -40,9 +39,11 @@ export class Book {
   /** Each `operation code` that was answered so far. */
   readonly seen = new Set<string>();
   readonly #ajv: Ajv2020;
+  readonly #routePath: (url: string) => string;
   readonly #validators = new Map<string, ValidateFunction>();
 
   constructor(documented: Documented) {
+    this.#routePath = documented.routePath;
     this.document = documentOf(documented);
     this.operations = Object.entries(this.document.paths as Record<string, Json>).flatMap((
       [template, methods],
@@ -60,7 +61,7 @@ export class Book {
 
   /** The operation that a request is for; undefined where no route is. */
   find(method: string, path: string): DescribedOperation | undefined {
-    const segments = routePath(new URL(`http://service.test${path}`).href).split("/");
+    const segments = this.#routePath(new URL(`http://service.test${path}`).href).split("/");
     const fitting = this.operations.filter((each) => each.method === method && fits(each.template, segments));
     // A path that is spelled out comes before one with parameters.
     return fitting.sort((a, b) => a.template.split("{").length - b.template.split("{").length)[0];
@@ -69,7 +70,7 @@ export class Book {
   /** Throws when the answer has a status, a code, a header or a field that the operation's description has not. */
   check({ name, template, method, operation }: DescribedOperation, answer: Answered): void {
     const described = operation.responses[answer.status];
-    const code = answer.status < 400 ? "" : String((answer.body as Json | undefined)?.error);
+    const code = answer.status < 400 ? "" : codeOf(answer.body);
     const said = `${name} answered ${answer.status} ${answer.text.slice(0, 500)}`;
     assert.ok(described, `${said}: the reference has no such status`);
     const response = this.#resolve(described);
@@ -112,6 +113,12 @@ export class Book {
     this.#validators.set(reference, known);
     return known;
   }
+}
+
+/** The code of a refusal, in our envelope or at the beginning of another's `detail`. */
+export function codeOf(body: unknown): string {
+  const { error, detail } = (body ?? {}) as Json;
+  return String(error ?? /^[a-z_]+(?::[^ :]+)?(?=: )/.exec(String(detail))?.[0]);
 }
 
 /** The codes that a response of the document lists; the field of a family is left out. */

@@ -2,7 +2,11 @@
 
 import type { Hono } from "hono";
 import { z } from "zod";
-import { CREDENTIALS } from "../../supabase/functions/_shared/reference/credentials.ts";
+import {
+  CREDENTIALS,
+  FRAME_ERRORS,
+  SCHEMES,
+} from "../../supabase/functions/_shared/reference/credentials.ts";
 import type { Operation, Reference } from "../../supabase/functions/_shared/reference/operation.ts";
 import type { ErrorCode } from "../../supabase/functions/_shared/errors.ts";
 import { describeRefusals, refusalParts } from "./openapi_errors.ts";
@@ -12,18 +16,20 @@ import { type Components, compose, convert, describeFields, type Json } from "./
 export interface Mounted {
   /** `GET /teams/:id/grant`. */
   route: string;
-  /** Functions in order; the last is the handler. */
+  /** Functions in order, those that are mounted on every route first; the last is the handler. */
   chain: { name: string; code?: ErrorCode; maxBytes?: number }[];
 }
 
-/** The routes of an app with all that is mounted on each, without what is mounted on all. */
+/** The routes of an app with all that is mounted on each. */
 // deno-lint-ignore no-explicit-any
 export function listMounted(app: Hono<any>): Mounted[] {
   const chains = new Map<string, Mounted["chain"]>();
+  const frame: Mounted["chain"] = [];
   for (const { method, path, handler } of app.routes) {
-    if (method === "ALL") continue;
+    const link = handler as Mounted["chain"][number];
     const route = `${method} ${path}`;
-    chains.set(route, [...chains.get(route) ?? [], handler as Mounted["chain"][number]]);
+    if (route === "ALL /*") frame.push(link);
+    else if (method !== "ALL") chains.set(route, [...chains.get(route) ?? frame, link]);
   }
   return [...chains].map(([route, chain]) => ({ route, chain }));
 }
@@ -76,8 +82,9 @@ function describe<Scene>(
   components: Components,
 ): Json {
   const credential = chain.map(({ name }) => CREDENTIALS[name]).find((each) => each !== undefined);
-  if (credential !== undefined) components.securitySchemes[credential.scheme] = credential.definition;
-  const named = credential === undefined ? [] : [{ [credential.scheme]: [] }];
+  const schemes = credential?.schemes ?? [];
+  for (const scheme of schemes) components.securitySchemes[scheme] = SCHEMES[scheme];
+  const named = schemes.map((scheme) => ({ [scheme]: [] }));
   const example = operation.example(scene);
   const parameters = [
     ...describeParameters(operation, "path", operation.path, example.path, components),
@@ -85,6 +92,7 @@ function describe<Scene>(
     ...describeParameters(operation, "header", operation.headers, example.headers, components),
     { $ref: "#/components/parameters/RequestId" },
   ];
+  const errors = [...credential?.errors ?? [], ...chain.flatMap(({ name }) => FRAME_ERRORS[name] ?? [])];
   const body = operation.body && convert(operation.body, "input", components);
   describeFields(body, operation.fields ?? {});
   return {
@@ -96,7 +104,7 @@ function describe<Scene>(
     parameters,
     ...(body === undefined ? {} : {
       requestBody: {
-        required: true,
+        required: operation.optionalBody !== true,
         content: Object.fromEntries(
           (operation.media ?? ["application/json"]).map((
             media,
@@ -106,7 +114,7 @@ function describe<Scene>(
     }),
     responses: {
       ...describeAnswers(operation, components),
-      ...describeRefusals(route, operation, chain, credential?.errors ?? [], body, components),
+      ...describeRefusals(route, operation, chain, errors, body, components),
     },
   };
 }
