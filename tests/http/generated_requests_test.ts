@@ -5,7 +5,7 @@ import { sendGenerated } from "../support/generated_requests.ts";
 import { onOneBackend } from "../support/harness.ts";
 
 /** Requests for each operation; GENERATED_REQUESTS asks for more of them. */
-const COUNT = Number(Deno.env.get("GENERATED_REQUESTS") ?? 20);
+const COUNT = Number(Deno.env.get("GENERATED_REQUESTS") || 20);
 
 onOneBackend((test) => {
   test(`${COUNT} generated requests to each operation are answered as the reference says`, async (world) => {
