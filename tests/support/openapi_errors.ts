@@ -53,8 +53,9 @@ export function listCodes<Scene>(
   const codes: string[] = [
     ...ofCredential,
     ...(limit === undefined ? [] : [limit.code!]),
-    ...(body === undefined ? [] : ["invalid_json", ...(hasRequired(body) ? ["missing_field:<field>"] : [])]),
-    ...(takesText(operation) ? ["invalid_field:<field>"] : []),
+    ...(body === undefined ? [] : ["invalid_json"]),
+    ...(operation.readsItself || body === undefined || !hasRequired(body) ? [] : ["missing_field:<field>"]),
+    ...(operation.readsItself || !takesText(operation) ? [] : ["invalid_field:<field>"]),
     ...operation.errors ?? [],
     ...(operation.offline ? [] : ["internal_error", "service_unavailable"]),
   ];

@@ -38,14 +38,14 @@ export interface Operation<Scene> {
   description?: string;
   /** Its `operationId`, when that is not its handler's name. */
   id?: string;
-  /** The very schemas that the handler parses with, unless `parsedWith` says otherwise. */
+  /** The very schemas that the handler parses with, unless `readsItself`. */
   path?: z.ZodObject;
   query?: z.ZodObject;
   body?: z.ZodType;
   /** Set when it can do without a body. */
   optionalBody?: true;
-  /** What the handler parses the body with, when what is in it is left to something else than a schema. */
-  parsedWith?: z.ZodType;
+  /** Set when the rules of another protocol decide what is in query and body: the schemas only show them. */
+  readsItself?: true;
   /** Headers that it reads, besides credentials and those that every operation reads. */
   headers?: z.ZodObject;
   /** Media types that its body may have, when they are not just JSON. */
