@@ -110,7 +110,7 @@ $$;
 revoke execute on function app.tell_owner(app.teams, text, int) from public, anon, authenticated;
 create index mail_outbox_by_subject on app.mail_outbox (subject_id, kind, created_at);
 
--- api.list_teams: as before, and whether a rotation is due --------------------------------------------------
+-- api.list_teams: as before, and `rotation_due` where one is ------------------------------------------------
 create or replace function api.list_teams(p_subject text, p_email text)
 returns jsonb
 language plpgsql
@@ -124,7 +124,7 @@ begin
   v_account_id := app.open_user(p_subject, p_email);
   return coalesce((
     select jsonb_agg(app.show_team(t, m.role)
-             || jsonb_build_object('rotation_due', t.exposed_rotation_seq is not distinct from t.rotation_seq)
+             || case when t.exposed_rotation_seq = t.rotation_seq then '{"rotation_due": true}'::jsonb else '{}' end
              order by t.created_at, t.id)
       from app.team_members m join app.teams t on t.id = m.team_id
      where m.account_id = v_account_id and m.status = 'active'

@@ -89,8 +89,8 @@ begin
               from app.scim_group_members m join app.scim_groups g on g.id = m.group_id
              where m.team_id = r.team_id and m.user_id = r.id)'
         when 'members' then
-          '(select jsonb_build_object(''value'', m.user_id, ''type'', ''User'', ''display'', u.user_name)
-              from app.scim_group_members m join app.scim_users u on u.id = m.user_id
+          '(select jsonb_build_object(''value'', m.user_id, ''type'', ''User'')
+              from app.scim_group_members m
              where m.team_id = r.team_id and m.group_id = r.id)'
         else format(
           'jsonb_array_elements(coalesce(r.attributes -> ($1 #>> ''{%s}''), ''[]''))', p_path || ',any')

@@ -18,9 +18,8 @@ as $$
     'created_at', app.iso(p_group.created_at),
     'updated_at', app.iso(p_group.updated_at)
   ) || case when p_members then jsonb_build_object('members', (
-    select coalesce(jsonb_agg(jsonb_build_object('value', u.id, 'display', u.user_name)
-                              order by u.created_at, u.id), '[]')
-      from app.scim_group_members m join app.scim_users u on u.id = m.user_id
+    select coalesce(jsonb_agg(m.user_id order by m.user_id), '[]')
+      from app.scim_group_members m
      where m.team_id = p_group.team_id and m.group_id = p_group.id))
   else '{}' end
 $$;

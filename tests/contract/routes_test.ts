@@ -78,6 +78,8 @@ const AGENT_STATE_ROUTES = [
   "GET /scim/v2/ResourceTypes/:id",
   "GET /scim/v2/Schemas",
   "GET /scim/v2/Schemas/:id",
+  "POST /scim/v2/.search",
+  "POST /scim/v2/:kind/.search",
   ...["Users", "Groups"].flatMap((kind) => [
     `GET /scim/v2/${kind}`,
     `POST /scim/v2/${kind}`,

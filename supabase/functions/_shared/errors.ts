@@ -7,7 +7,7 @@
  */
 
 interface CatalogueEntry {
-  status: 400 | 401 | 402 | 403 | 404 | 409 | 412 | 413 | 429 | 500 | 503;
+  status: 400 | 401 | 402 | 403 | 404 | 405 | 409 | 412 | 413 | 429 | 500 | 503;
   when: string;
 }
 
@@ -134,6 +134,7 @@ export const CATALOGUE = {
   },
   "invalid_scim_token": { status: 401, when: "The SCIM token is not known" },
   "scim_token_revoked": { status: 401, when: "The SCIM token was revoked" },
+  "method_not_allowed": { status: 405, when: "What SCIM says of itself can be read, and nothing else" },
   "scim_resource_not_found": { status: 404, when: "The team has no user or group with that id" },
   "scim_uniqueness": { status: 409, when: "Another user or group of the team has it; see `attribute`" },
   "precondition_failed": { status: 412, when: "The resource is of another version than `If-Match` says" },

@@ -25,8 +25,9 @@ import { createApiKey, listApiKeys, revokeApiKey } from "./handlers/api_keys.ts"
 import { envelopes, metadata } from "./handlers/layer_a.ts";
 import { readOpenApi } from "./handlers/openapi.ts";
 import { head, replay, replicate } from "./handlers/replication.ts";
-import * as directory from "./handlers/scim_discovery.ts";
+import * as scim from "./handlers/scim_discovery.ts";
 import * as groups from "./handlers/scim_groups.ts";
+import { searchScim } from "./handlers/scim_search.ts";
 import * as users from "./handlers/scim_users.ts";
 import * as sso from "./handlers/sso.ts";
 import { createSnapshot, latestSnapshot, lineage, snapshotAtSequence } from "./handlers/snapshots.ts";
@@ -49,9 +50,9 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   const telling = deliverEvents(() => deliverWebhooksSoon(platform, settings));
   for (const path of [...BUSY, ...BY_HAND]) app.use(path, telling);
 
-  const small = limitBody(limits.BODY_BYTES_MAX);
   app.get("/health", health);
   app.get("/openapi.json", readOpenApi);
+  const small = limitBody(limits.BODY_BYTES_MAX);
 
   // API key: snapshots
   const snapshotBody = limitBody(limits.SNAPSHOT_BODY_BYTES_MAX, "ciphertext_too_large");
@@ -107,15 +108,13 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   app.get("/teams/:id/audit/export", requireSession, exportTeamAudit);
   app.post("/invitations/accept", acceptSession, small, members.acceptInvitation);
 
-  // Session: webhooks
+  // Session: webhooks, single sign-on
   app.post("/webhooks", requireSession, small, webhooks.createWebhook);
   app.get("/webhooks", requireSession, webhooks.listWebhooks);
   app.delete("/webhooks/:id", requireSession, webhooks.deleteWebhook);
   app.post("/webhooks/:id/test", requireSession, webhooks.testWebhook);
   app.get("/webhooks/:id/deliveries", requireSession, webhooks.listDeliveries);
   app.post("/webhooks/:id/rotate-secret", requireSession, webhooks.rotateWebhookSecret);
-
-  // Session: single sign-on
   app.get("/sso/:teamId/config", requireSession, sso.readSsoConfig);
   app.put("/sso/:teamId/config", requireSession, limitBody(limits.SSO_BODY_BYTES_MAX), sso.updateSsoConfig);
   app.post("/sso/:teamId/scim-tokens", requireSession, small, sso.createScimToken);
@@ -125,11 +124,14 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   // SCIM token: the directory
   const scimBody = limitBody(limits.SCIM_BODY_BYTES_MAX);
   app.use("/scim/v2/*", speakScim);
-  app.get("/scim/v2/ServiceProviderConfig", requireScimToken, directory.readServiceConfig);
-  app.get("/scim/v2/ResourceTypes", requireScimToken, directory.listResourceTypes);
-  app.get("/scim/v2/ResourceTypes/:id", requireScimToken, directory.readResourceType);
-  app.get("/scim/v2/Schemas", requireScimToken, directory.listSchemas);
-  app.get("/scim/v2/Schemas/:id", requireScimToken, directory.readSchema);
+  app.get("/scim/v2/ServiceProviderConfig", requireScimToken, scim.readServiceConfig);
+  app.get("/scim/v2/ResourceTypes", requireScimToken, scim.listResourceTypes);
+  app.get("/scim/v2/ResourceTypes/:id", requireScimToken, scim.readResourceType);
+  app.get("/scim/v2/Schemas", requireScimToken, scim.listSchemas);
+  app.get("/scim/v2/Schemas/:id", requireScimToken, scim.readSchema);
+  app.all("/scim/v2/:x{ServiceProviderConfig|ResourceTypes|Schemas}", requireScimToken, scim.refuseMethod);
+  app.post("/scim/v2/.search", requireScimToken, scimBody, searchScim);
+  app.post("/scim/v2/:kind/.search", requireScimToken, scimBody, searchScim);
   app.get("/scim/v2/Users", requireScimToken, users.findScimUsers);
   app.post("/scim/v2/Users", requireScimToken, scimBody, users.createScimUser);
   app.get("/scim/v2/Users/:id", requireScimToken, users.readScimUser);
@@ -142,7 +144,6 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   app.put("/scim/v2/Groups/:id", requireScimToken, scimBody, groups.replaceScimGroup);
   app.patch("/scim/v2/Groups/:id", requireScimToken, scimBody, groups.patchScimGroup);
   app.delete("/scim/v2/Groups/:id", requireScimToken, groups.deleteScimGroup);
-
   // Cron secret: jobs
   app.post("/webhooks/dispatch", requireCronSecret, webhooks.dispatchWebhooks);
 

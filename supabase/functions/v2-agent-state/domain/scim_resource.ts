@@ -47,7 +47,8 @@ export interface StoredGroup {
   id: string;
   display_name: string;
   external_id: string | null;
-  members?: { value: string; display: string }[];
+  /** Ids of users. */
+  members?: string[];
   version: number;
   created_at: string;
   updated_at: string;
@@ -146,11 +147,7 @@ export function showGroup(group: StoredGroup, base: string): Fields {
     ...(group.external_id === null ? {} : { externalId: group.external_id }),
     displayName: group.display_name,
     ...(group.members === undefined ? {} : {
-      members: group.members.map((member) => ({
-        ...member,
-        type: "User",
-        $ref: `${base}/Users/${member.value}`,
-      })),
+      members: group.members.map((id) => ({ value: id, type: "User", $ref: `${base}/Users/${id}` })),
     }),
     meta: metaOf(GROUP_TYPE, group, base),
   };
@@ -165,6 +162,12 @@ export function etagOf(version: number): string {
 export interface Selection {
   only: string[] | undefined;
   without: string[];
+}
+
+/** Groups are large; who does not want the members does not wait for them. */
+export function wantsMembers({ only, without }: Selection): boolean {
+  const isMembers = (name: string) => /(?:^|:)members(?:\.|$)/i.test(name);
+  return only === undefined ? !without.some((name) => /(?:^|:)members$/i.test(name)) : only.some(isMembers);
 }
 
 /** Leaves out what the client did not ask for. `schemas` and `id` are always there. RFC 7644, 3.9. */

@@ -93,7 +93,10 @@ export const USER: Schema = {
     attribute("preferredLanguage", "The language that the user prefers"),
     attribute("locale", "Where the user is, for dates and numbers"),
     attribute("timezone", "The user's time zone"),
-    attribute("active", "Whether the user is a member of the team", { type: "boolean" }),
+    attribute("active", "Whether the user is a member of the team; yes, unless it is said", {
+      type: "boolean",
+      required: true,
+    }),
     plural(
       "emails",
       "E-mail addresses; the primary one, else the one for work, is whom the user signs in as",
@@ -181,7 +184,6 @@ export const GROUP: Schema = {
           mutability: "immutable",
           canonicalValues: ["User"],
         }),
-        attribute("display", "The user's name", { mutability: "readOnly" }),
       ],
     }),
   ],

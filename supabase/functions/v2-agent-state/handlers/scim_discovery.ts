@@ -36,6 +36,12 @@ export async function readSchema(c: AppContext): Promise<Response> {
   return answerScim(c, findById(describeSchemas(scimBase(c)), c));
 }
 
+/** Every other method on these: they are for reading. RFC 7644, section 4. Errors: `method_not_allowed`. */
+export async function refuseMethod(c: AppContext): Promise<never> {
+  await checkToken(c);
+  throw new ApiError("method_not_allowed");
+}
+
 async function checkToken(c: AppContext): Promise<void> {
   await c.var.platform.db.call("check_scim_token", { p_token_hash: c.var.scimTokenHash });
 }

@@ -1,39 +1,34 @@
 /** Groups of a team's directory. RFC 7644, section 3; spec 4.8. */
 
 import type { AppContext } from "../../_shared/context.ts";
-import { listOf } from "../domain/scim_discovery.ts";
-import { compileFilter } from "../domain/scim_filter.ts";
 import { type GroupChange, patchGroup, readMembers } from "../domain/scim_patch.ts";
-import { type Fields, project, readResource, showGroup, type StoredGroup } from "../domain/scim_resource.ts";
+import {
+  type Fields,
+  project,
+  readResource,
+  showGroup,
+  type StoredGroup,
+  wantsMembers,
+} from "../domain/scim_resource.ts";
 import { GROUP_TYPE } from "../domain/scim_schemas.ts";
 import { ScimFault } from "../domain/scim_fault.ts";
 import { refuseFaults } from "../flows/scim_faults.ts";
+import { searchDirectory } from "../flows/search_scim.ts";
 import {
   hasVersion,
   readIfMatch,
-  readPage,
   readScimBody,
   readScimId,
+  readSearch,
   readSelection,
 } from "../middleware/scim_request.ts";
 import { answerScim, scimBase } from "../middleware/speak_scim.ts";
 
 /** GET /scim/v2/Groups: 200 with a page of the groups that the filter lets through. */
 export async function findScimGroups(c: AppContext): Promise<Response> {
-  const { start, count } = readPage(c);
-  const text = c.req.query("filter");
-  const filter = text === undefined ? null : refuseFaults(() => compileFilter(GROUP_TYPE, text));
-  const page = await c.var.platform.db.call<{ total: number; resources: StoredGroup[] }>("find_scim_groups", {
-    p_token_hash: c.var.scimTokenHash,
-    p_filter: filter === null ? null : JSON.stringify({ filter }),
-    p_offset: start - 1,
-    p_limit: count,
-    p_members: wantsMembers(c),
-  });
-  const selection = readSelection(c);
-  const base = scimBase(c);
-  const groups = page.resources.map((group) => project(GROUP_TYPE, showGroup(group, base), selection));
-  return answerScim(c, listOf(groups, page.total, start));
+  const search = await readSearch(c);
+  const { scimTokenHash, platform } = c.var;
+  return answerScim(c, await searchDirectory(platform.db, scimTokenHash, [GROUP_TYPE], search, scimBase(c)));
 }
 
 /** POST /scim/v2/Groups: 201 with the new group. */
@@ -54,7 +49,7 @@ export async function readScimGroup(c: AppContext): Promise<Response> {
   const group = await c.var.platform.db.call<StoredGroup>("read_scim_group", {
     p_token_hash: c.var.scimTokenHash,
     p_group_id: readScimId(c),
-    p_members: wantsMembers(c),
+    p_members: wantsMembers(readSelection(c)),
   });
   return hasVersion(c, group.version) ? c.body(null, 304) : answerGroup(c, group);
 }
@@ -63,14 +58,18 @@ export async function readScimGroup(c: AppContext): Promise<Response> {
 export async function replaceScimGroup(c: AppContext): Promise<Response> {
   const { displayName, externalId, members } = readGroup(await readScimBody(c));
   const change = { displayName, externalId, only: true, added: members, removed: [] };
-  return answerGroup(c, await changeGroup(c, change, wantsMembers(c)));
+  return answerGroup(c, await changeGroup(c, change, wantsMembers(readSelection(c))));
 }
 
 /** PATCH /scim/v2/Groups/:id: 204; 200 with the group when the client names attributes that it wants to see. */
 export async function patchScimGroup(c: AppContext): Promise<Response> {
   const body = await readScimBody(c);
   const isShown = c.req.query("attributes") !== undefined;
-  const group = await changeGroup(c, refuseFaults(() => patchGroup(body)), isShown && wantsMembers(c));
+  const group = await changeGroup(
+    c,
+    refuseFaults(() => patchGroup(body)),
+    isShown && wantsMembers(readSelection(c)),
+  );
   return isShown ? answerGroup(c, group) : c.body(null, 204);
 }
 
@@ -109,13 +108,6 @@ function changeGroup(c: AppContext, change: GroupChange, showMembers: boolean): 
     p_change_id: crypto.randomUUID(),
     p_members: showMembers,
   });
-}
-
-/** Groups are large; who does not want the members does not wait for them. */
-function wantsMembers(c: AppContext): boolean {
-  const { only, without } = readSelection(c);
-  const isMembers = (name: string) => /(?:^|:)members(?:\.|$)/i.test(name);
-  return only === undefined ? !without.some((name) => /(?:^|:)members$/i.test(name)) : only.some(isMembers);
 }
 
 function answerGroup(c: AppContext, group: StoredGroup, status: 200 | 201 = 200): Response {

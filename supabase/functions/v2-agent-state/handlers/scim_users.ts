@@ -1,8 +1,6 @@
 /** Users of a team's directory. RFC 7644, section 3; spec 4.8. */
 
 import type { AppContext } from "../../_shared/context.ts";
-import { listOf } from "../domain/scim_discovery.ts";
-import { compileFilter } from "../domain/scim_filter.ts";
 import { patchUser } from "../domain/scim_patch.ts";
 import {
   project,
@@ -16,32 +14,23 @@ import {
 import { USER_TYPE } from "../domain/scim_schemas.ts";
 import { changeScimUser, spellUser } from "../flows/change_scim_user.ts";
 import { refuseFaults } from "../flows/scim_faults.ts";
+import { searchDirectory } from "../flows/search_scim.ts";
 import { takeSeat } from "../flows/take_seat.ts";
 import {
   hasVersion,
   readIfMatch,
-  readPage,
   readScimBody,
   readScimId,
+  readSearch,
   readSelection,
 } from "../middleware/scim_request.ts";
 import { answerScim, scimBase } from "../middleware/speak_scim.ts";
 
 /** GET /scim/v2/Users: 200 with a page of the users that the filter lets through. */
 export async function findScimUsers(c: AppContext): Promise<Response> {
-  const { start, count } = readPage(c);
-  const text = c.req.query("filter");
-  const filter = text === undefined ? null : refuseFaults(() => compileFilter(USER_TYPE, text));
-  const page = await c.var.platform.db.call<{ total: number; resources: StoredUser[] }>("find_scim_users", {
-    p_token_hash: c.var.scimTokenHash,
-    p_filter: filter === null ? null : JSON.stringify({ filter }),
-    p_offset: start - 1,
-    p_limit: count,
-  });
-  const selection = readSelection(c);
-  const base = scimBase(c);
-  const users = page.resources.map((user) => project(USER_TYPE, showUser(user, base), selection));
-  return answerScim(c, listOf(users, page.total, start));
+  const search = await readSearch(c);
+  const { scimTokenHash, platform } = c.var;
+  return answerScim(c, await searchDirectory(platform.db, scimTokenHash, [USER_TYPE], search, scimBase(c)));
 }
 
 /** POST /scim/v2/Users: 201 with the new user; an active one is a member, and takes a seat. */

@@ -10,6 +10,9 @@ import { etagOf, type Fields, type Selection } from "../domain/scim_resource.ts"
 
 const ID = id("scim_resource_not_found");
 const ANY = z.custom<Fields>();
+/** The database counts with 32 bits. */
+const START_MAX = 2 ** 31 - 1;
+const NAMES_MAX = 100;
 const WHOLE = /^-?[0-9]{1,15}$/;
 
 /** The id in the path. One that is no id is as unknown as any other. Errors: `scim_resource_not_found`. */
@@ -26,18 +29,26 @@ export function readScimBody(c: AppContext): Promise<Fields> {
 
 /** Which attributes the answer is to have. */
 export function readSelection(c: AppContext): Selection {
-  const only = c.req.query("attributes");
-  return {
-    only: only === undefined || only.trim() === "" ? undefined : names(only),
-    without: names(c.req.query("excludedAttributes") ?? ""),
-  };
+  return selectionOf(c.req.query());
 }
 
-/** Which page of a search; numbers out of range mean the nearest that is in it. Errors: `invalid_scim_value`. */
-export function readPage(c: AppContext): { start: number; count: number } {
-  const start = Math.max(1, readWhole(c, "startIndex") ?? 1);
-  const count = readWhole(c, "count") ?? SCIM_COUNT_DEFAULT;
-  return { start: Math.min(start, 2 ** 31 - 1), count: Math.min(Math.max(0, count), SCIM_COUNT_MAX) };
+/**
+ * Reads a search from the query, or from the body of a POST. Numbers out of range mean the nearest that is in it.
+ * Errors: `invalid_scim_value`.
+ */
+export async function readSearch(c: AppContext) {
+  const from = c.req.method === "POST" ? await readScimBody(c) : c.req.query();
+  if (from.filter !== undefined && typeof from.filter !== "string") {
+    throw new ApiError("invalid_scim_value", { detail: "filter is text" });
+  }
+  const start = readWhole(from, "startIndex") ?? 1;
+  const count = readWhole(from, "count") ?? SCIM_COUNT_DEFAULT;
+  return {
+    filter: from.filter,
+    start: clamp(start, 1, START_MAX),
+    count: clamp(count, 0, SCIM_COUNT_MAX),
+    selection: selectionOf(from),
+  };
 }
 
 /** The version that a change is made for; undefined for any. Errors: `precondition_failed` for what is no version. */
@@ -55,13 +66,28 @@ export function hasVersion(c: AppContext, version: number): boolean {
   return known?.some((each) => each === "*" || `W/${each}` === etagOf(version)) ?? false;
 }
 
-function readWhole(c: AppContext, name: string): number | undefined {
-  const text = c.req.query(name);
-  if (text === undefined || text === "") return undefined;
-  if (!WHOLE.test(text)) throw new ApiError("invalid_scim_value", { detail: `${name} is a whole number` });
-  return Number(text);
+function clamp(value: number, min: number, max: number): number {
+  return Math.min(Math.max(value, min), max);
 }
 
-function names(text: string): string[] {
-  return text.split(",").map((each) => each.trim()).filter(Boolean).slice(0, 100);
+function readWhole(from: Fields, name: string): number | undefined {
+  const value = from[name];
+  if (value === undefined || value === "") return undefined;
+  if (!WHOLE.test(String(value))) {
+    throw new ApiError("invalid_scim_value", { detail: `${name} is a whole number` });
+  }
+  return Number(value);
+}
+
+function selectionOf({ attributes, excludedAttributes }: Fields): Selection {
+  const only = names(attributes);
+  return { only: only.length === 0 ? undefined : only, without: names(excludedAttributes) };
+}
+
+/** A list, or a text with commas. */
+function names(value: unknown): string[] {
+  const list = Array.isArray(value)
+    ? value.filter((each) => typeof each === "string")
+    : String(value ?? "").split(",");
+  return list.map((each) => each.trim()).filter(Boolean).slice(0, NAMES_MAX);
 }
