@@ -8,6 +8,7 @@ import { type Attribute, findAttribute, type ResourceType } from "./scim_schemas
 const FILTER_LENGTH_MAX = 2_048;
 const DEPTH_MAX = 20;
 const NODES_MAX = 100;
+const TEXT = /"(?:[^"\\]|\\.)*"/gs;
 
 /** A filter as `app.scim_where` reads it. */
 export type FilterNode =
@@ -190,11 +191,39 @@ function refuse(name: string, problem: string): never {
   throw new ScimFault("invalid_scim_filter", `${quote(name)} ${problem}`);
 }
 
-/** The parser throws whatever it stumbles over. */
+/**
+ * Parses a filter. The parser takes backslashes for themselves, where SCIM has the escapes of JSON, so it is given
+ * numbers in the place of texts. What it stumbles over it throws.
+ */
 function tryParse(text: string): Filter | undefined {
+  const texts: string[] = [];
+  const numbered = text.replace(TEXT, (literal) => `"${texts.push(decodeText(literal)) - 1}"`);
+  if ((numbered.match(/[([]/g)?.length ?? 0) > NODES_MAX) return undefined;
   try {
-    return parse(text);
+    return withTexts(parse(numbered), texts);
   } catch {
     return undefined;
+  }
+}
+
+function withTexts(filter: Filter, texts: readonly string[]): Filter {
+  if ("filters" in filter) {
+    return {
+      ...filter,
+      filters: filter.filters.map((each) => withTexts(each, texts)),
+    };
+  }
+  if ("filter" in filter) return { ...filter, filter: withTexts(filter.filter, texts) };
+  if ("valFilter" in filter) return { ...filter, valFilter: withTexts(filter.valFilter, texts) };
+  if (!("compValue" in filter) || typeof filter.compValue !== "string") return filter;
+  return { ...filter, compValue: texts[Number(filter.compValue)]! };
+}
+
+/** A JSON text; one with a backslash that escapes nothing, as in `DOMAIN\name`, is taken as it stands. */
+function decodeText(literal: string): string {
+  try {
+    return JSON.parse(literal);
+  } catch {
+    return literal.slice(1, -1).replaceAll('\\"', '"');
   }
 }
