@@ -187,8 +187,8 @@ grant execute on function api.check_sso_change(text, text, uuid) to service_role
 
 -- api.begin_sso_registration: a provider is about to be made at Supabase Auth -------------------------------
 -- Refuses what could not be saved afterwards, and leaves a mark. Whoever finds the mark of an earlier attempt
--- may take over a provider of that entity that was made since then, and no other: it can only be the
--- attempt's own. Returns {"since"}: when the first attempt began.
+-- may take over a provider of that entity that was made since then, and no other: it can only be the attempt's
+-- own. An hour later the mark means nothing. Returns {"since"}: when the first attempt began.
 create function api.begin_sso_registration(
   p_subject text, p_email text, p_team_id uuid, p_entity_id text, p_domains text[]
 )
@@ -207,7 +207,8 @@ begin
   values (p_team_id, now(), p_entity_id)
   on conflict (team_id) do update
     set registering_since = case
-          when c.registering_entity_id = excluded.registering_entity_id then c.registering_since
+          when c.registering_entity_id = excluded.registering_entity_id
+               and c.registering_since > now() - interval '1 hour' then c.registering_since
           else excluded.registering_since end,
         registering_entity_id = excluded.registering_entity_id
   returning registering_since into v_since;

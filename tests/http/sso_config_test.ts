@@ -244,6 +244,10 @@ onOneBackend((test) => {
     assert.deepEqual([...admin.providers.keys()], [exchanged.body.provider_id]);
     assert.deepEqual(admin.providers.get(exchanged.body.provider_id)?.domains, [domain]);
 
+    admin.providers.clear();
+    const anew = await put(service, team, { default_role: "read" });
+    assert.ok(admin.providers.has(anew.body.provider_id), "what was lost there is made anew");
+
     const off = await put(service, team, { enabled: false });
     assert.deepEqual([off.body.provider_id, admin.providers.size], [null, 0]);
     await put(service, team, { default_role: "write" });

@@ -148,8 +148,8 @@ export interface ProviderDirectory {
   registers: boolean;
   /** Registers a provider and returns its id. Errors of all: `sso_provider_refused`, `sso_provider_unavailable`. */
   create(provider: ProviderRegistration): Promise<string>;
-  /** Changes some of a provider. */
-  update(id: string, changes: Partial<ProviderRegistration>): Promise<void>;
+  /** Changes some of a provider. Resolves to whether it is there. */
+  update(id: string, changes: Partial<ProviderRegistration>): Promise<boolean>;
   /** Removes a provider; one that is not there is fine. */
   remove(id: string): Promise<void>;
   /** The provider of an entity, and when it was registered. */

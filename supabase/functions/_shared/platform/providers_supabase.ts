@@ -89,7 +89,7 @@ export function openProviders(
       return created!.id;
     },
     async update(id, changes) {
-      await call("PUT", `/${id}`, ANYTHING, spell(changes));
+      return await call("PUT", `/${id}`, CREATED, spell(changes), [404]) !== undefined;
     },
     async remove(id) {
       await call("DELETE", `/${id}`, ANYTHING, undefined, [404]);

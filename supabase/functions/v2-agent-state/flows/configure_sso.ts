@@ -108,11 +108,9 @@ async function register(
     p_entity_id: entityId,
     p_domains: wanted.domains,
   });
-  if (present.provider_id !== null && present.provider_entity_id === entityId) {
-    await providers.update(present.provider_id, wanted);
-    return { id: present.provider_id };
-  }
-  const id = present.provider_id === null
+  const isSame = present.provider_entity_id === entityId;
+  if (isSame && await providers.update(present.provider_id!, wanted)) return { id: present.provider_id };
+  const id = present.provider_id === null || isSame
     ? await create(platform, caller, wanted, entityId, since)
     : await exchange(platform, caller, present, wanted, entityId, since);
   return { id };
