@@ -79,7 +79,8 @@ const AGENT_STATE_ROUTES = [
   "GET /scim/v2/Schemas",
   "GET /scim/v2/Schemas/:id",
   "POST /scim/v2/.search",
-  "POST /scim/v2/:kind/.search",
+  "POST /scim/v2/Users/.search",
+  "POST /scim/v2/Groups/.search",
   ...["Users", "Groups"].flatMap((kind) => [
     `GET /scim/v2/${kind}`,
     `POST /scim/v2/${kind}`,

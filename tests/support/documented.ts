@@ -69,7 +69,7 @@ export class Book {
   /** Throws when the answer has a status, a code, a header or a field that the operation's description has not. */
   check({ name, template, method, operation }: DescribedOperation, answer: Answered): void {
     const described = operation.responses[answer.status];
-    const code = answer.status < 400 ? "" : String((answer.body as Json | undefined)?.error);
+    const code = answer.status < 400 ? "" : codeOf(answer.body);
     const said = `${name} answered ${answer.status} ${answer.text.slice(0, 500)}`;
     assert.ok(described, `${said}: the reference has no such status`);
     const response = this.#resolve(described);
@@ -120,6 +120,12 @@ function codesOf(response: Json): string[] {
     (response.description as string).matchAll(/`([a-z_]+)(?::<field>)?`:/g),
     (match) => match[1]!,
   );
+}
+
+/** The code of a refusal: in our envelope, or at the beginning of what SCIM calls its detail. */
+export function codeOf(body: unknown): string {
+  const { error, detail } = (body ?? {}) as { error?: string; detail?: string };
+  return error ?? detail?.split(": ")[0] ?? "";
 }
 
 function familyOf(code: string): string {

@@ -61,12 +61,10 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   app.get("/snapshot/:agent_id/lineage", requireApiKey, lineage);
   app.get("/snapshot/:agent_id/:sequence", requireApiKey, snapshotAtSequence);
 
-  // API key: replication log
+  // API key: replication log, Layer A
   app.post("/replicate", requireApiKey, limitBody(limits.REPLICATE_BODY_BYTES_MAX), replicate);
   app.get("/head", requireApiKey, head);
   app.get("/replay", requireApiKey, replay);
-
-  // API key: Layer A
   app.get("/metadata", requireApiKey, metadata);
   app.get("/envelopes", requireApiKey, envelopes);
 
@@ -131,7 +129,8 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   app.get("/scim/v2/Schemas/:id", requireScimToken, scim.readSchema);
   app.all("/scim/v2/:x{ServiceProviderConfig|ResourceTypes|Schemas}", requireScimToken, scim.refuseMethod);
   app.post("/scim/v2/.search", requireScimToken, scimBody, searchScim);
-  app.post("/scim/v2/:kind/.search", requireScimToken, scimBody, searchScim);
+  app.post("/scim/v2/Users/.search", requireScimToken, scimBody, searchScim);
+  app.post("/scim/v2/Groups/.search", requireScimToken, scimBody, searchScim);
   app.get("/scim/v2/Users", requireScimToken, users.findScimUsers);
   app.post("/scim/v2/Users", requireScimToken, scimBody, users.createScimUser);
   app.get("/scim/v2/Users/:id", requireScimToken, users.readScimUser);

@@ -39,6 +39,15 @@ export const CREDENTIALS: Record<string, CredentialClass> = {
   },
   requireSession: SESSION,
   acceptSession: { ...SESSION, optional: true },
+  requireScimToken: {
+    scheme: "scimToken",
+    definition: {
+      type: "http",
+      scheme: "bearer",
+      description: "`scim_…`, a token of a team's directory, which an admin of the team makes.",
+    },
+    errors: ["missing_or_invalid_bearer_token", "invalid_scim_token", "scim_token_revoked"],
+  },
   requireCronSecret: {
     scheme: "cronSecret",
     definition: {

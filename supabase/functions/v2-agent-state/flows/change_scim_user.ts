@@ -3,7 +3,7 @@
 import { ApiError } from "../../_shared/errors.ts";
 import type { Platform, SqlArguments } from "../../_shared/platform/mod.ts";
 import type { StoredUser, UserChange } from "../domain/scim_resource.ts";
-import type { DeliverySettings } from "./deliver_mail.ts";
+import type { DeliverySettings } from "../../_shared/flows/deliver_mail.ts";
 import { refuseFaults } from "./scim_faults.ts";
 import { takeSeat } from "./take_seat.ts";
 

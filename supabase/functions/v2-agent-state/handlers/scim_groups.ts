@@ -15,7 +15,9 @@ import { ScimFault } from "../domain/scim_fault.ts";
 import { refuseFaults } from "../flows/scim_faults.ts";
 import { searchDirectory } from "../flows/search_scim.ts";
 import {
+  GROUP_BODY,
   hasVersion,
+  PATCH_BODY,
   readIfMatch,
   readScimBody,
   readScimId,
@@ -33,7 +35,7 @@ export async function findScimGroups(c: AppContext): Promise<Response> {
 
 /** POST /scim/v2/Groups: 201 with the new group. */
 export async function createScimGroup(c: AppContext): Promise<Response> {
-  const { displayName, externalId, members } = readGroup(await readScimBody(c));
+  const { displayName, externalId, members } = readGroup(await readScimBody(c, GROUP_BODY));
   const group = await c.var.platform.db.call<StoredGroup>("create_scim_group", {
     p_token_hash: c.var.scimTokenHash,
     p_group_id: crypto.randomUUID(),
@@ -56,14 +58,14 @@ export async function readScimGroup(c: AppContext): Promise<Response> {
 
 /** PUT /scim/v2/Groups/:id: 200 with the group as given. */
 export async function replaceScimGroup(c: AppContext): Promise<Response> {
-  const { displayName, externalId, members } = readGroup(await readScimBody(c));
+  const { displayName, externalId, members } = readGroup(await readScimBody(c, GROUP_BODY));
   const change = { displayName, externalId, only: true, added: members, removed: [] };
   return answerGroup(c, await changeGroup(c, change, wantsMembers(readSelection(c))));
 }
 
 /** PATCH /scim/v2/Groups/:id: 204; 200 with the group when the client names attributes that it wants to see. */
 export async function patchScimGroup(c: AppContext): Promise<Response> {
-  const body = await readScimBody(c);
+  const body = await readScimBody(c, PATCH_BODY);
   const isShown = c.req.query("attributes") !== undefined;
   const group = await changeGroup(
     c,

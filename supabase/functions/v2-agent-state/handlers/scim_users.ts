@@ -18,11 +18,13 @@ import { searchDirectory } from "../flows/search_scim.ts";
 import { takeSeat } from "../flows/take_seat.ts";
 import {
   hasVersion,
+  PATCH_BODY,
   readIfMatch,
   readScimBody,
   readScimId,
   readSearch,
   readSelection,
+  USER_BODY,
 } from "../middleware/scim_request.ts";
 import { answerScim, scimBase } from "../middleware/speak_scim.ts";
 
@@ -35,7 +37,7 @@ export async function findScimUsers(c: AppContext): Promise<Response> {
 
 /** POST /scim/v2/Users: 201 with the new user; an active one is a member, and takes a seat. */
 export async function createScimUser(c: AppContext): Promise<Response> {
-  const body = await readScimBody(c);
+  const body = await readScimBody(c, USER_BODY);
   const change = refuseFaults(() => toUserChange(readResource(USER_TYPE, body), true));
   const id = crypto.randomUUID();
   const { platform, settings, scimTokenHash } = c.var;
@@ -62,13 +64,13 @@ export async function readScimUser(c: AppContext): Promise<Response> {
 
 /** PUT /scim/v2/Users/:id: 200 with the user as given. One that does not say whether it is active stays as it is. */
 export async function replaceScimUser(c: AppContext): Promise<Response> {
-  const body = await readScimBody(c);
+  const body = await readScimBody(c, USER_BODY);
   return await change(c, ({ active }) => toUserChange(readResource(USER_TYPE, body), active));
 }
 
 /** PATCH /scim/v2/Users/:id: 200 with the user as changed. */
 export async function patchScimUser(c: AppContext): Promise<Response> {
-  const body = await readScimBody(c);
+  const body = await readScimBody(c, PATCH_BODY);
   return await change(c, (user) => toUserChange(patchUser(toResource(user), body), user.active));
 }
 

@@ -18,10 +18,10 @@ import { configureSso } from "../flows/configure_sso.ts";
 
 const DOMAIN = /^(?=.{1,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]$/;
 
-const TEAM = z.object({ teamId: id("not_a_team_member") });
-const TOKEN = TEAM.extend({ id: id("scim_token_not_found") });
-const NEW_TOKEN = z.object({ name });
-const RAW = z.object({ raw: z.enum(["0", "1"]).optional() });
+export const SSO_TEAM = z.object({ teamId: id("not_a_team_member") });
+export const SCIM_TOKEN = SSO_TEAM.extend({ id: id("scim_token_not_found") });
+export const NEW_SCIM_TOKEN = z.object({ name });
+export const SSO_RAW = z.object({ raw: z.enum(["0", "1"]).optional() });
 
 const claimName = text(LABEL_LENGTH_MAX);
 const claim = z.object({
@@ -32,7 +32,7 @@ const claim = z.object({
 }).refine((each) => each.name !== undefined || each.names !== undefined || each.default !== undefined);
 const atMost = (count: number) => (entries: object) => Object.keys(entries).length <= count;
 
-const CONFIG = z.object({
+export const SSO_CONFIG = z.object({
   metadata_xml: z.string().min(1).nullish(),
   metadata_url: text(URL_LENGTH_MAX).nullish(),
   domains: z.array(z.string().toLowerCase().regex(DOMAIN)).max(SSO_DOMAINS_MAX)
@@ -49,7 +49,7 @@ type Json = Record<string, unknown>;
 /** GET /sso/:teamId/config: 200 with the configuration; with `?raw=1` also its metadata. Errors: `sso_not_configured`. */
 export async function readSsoConfig(c: AppContext): Promise<Response> {
   const team = await teamOf(c);
-  const { raw } = await parse(c, RAW, c.req.query());
+  const { raw } = await parse(c, SSO_RAW, c.req.query());
   const config = await c.var.platform.db.call<Json>("read_sso_config", { ...team, p_raw: raw === "1" });
   return c.json({ ...config, service_provider: serviceProvider(c) });
 }
@@ -60,7 +60,7 @@ export async function readSsoConfig(c: AppContext): Promise<Response> {
  */
 export async function updateSsoConfig(c: AppContext): Promise<Response> {
   const team = await teamOf(c);
-  const { metadata_xml, metadata_url, ...rest } = await parseBody(c, CONFIG);
+  const { metadata_xml, metadata_url, ...rest } = await parseBody(c, SSO_CONFIG);
   const config = await configureSso(c.var.platform, team, {
     metadata_xml: metadata_xml ?? undefined,
     metadata_url: metadata_url ?? undefined,
@@ -76,7 +76,7 @@ export async function updateSsoConfig(c: AppContext): Promise<Response> {
 /** POST /sso/:teamId/scim-tokens: 201 with the new token; `raw_secret` is in this answer and nowhere else. */
 export async function createScimToken(c: AppContext): Promise<Response> {
   const team = await teamOf(c);
-  const body = await parseBody(c, NEW_TOKEN);
+  const body = await parseBody(c, NEW_SCIM_TOKEN);
   const secret = mintScimToken((count) => crypto.getRandomValues(new Uint8Array(count)));
   const { id, name, prefix, masked_token, created_at } = await c.var.platform.db.call<Json>(
     "create_scim_token",
@@ -100,12 +100,12 @@ export async function listScimTokens(c: AppContext): Promise<Response> {
 /** DELETE /sso/:teamId/scim-tokens/:id: 200 `{id, revoked_at, message}`. Errors: `scim_token_not_found`. */
 export async function revokeScimToken(c: AppContext): Promise<Response> {
   const team = await teamOf(c);
-  const { id } = await parse(c, TOKEN, c.req.param());
+  const { id } = await parse(c, SCIM_TOKEN, c.req.param());
   return c.json(await c.var.platform.db.call<Json>("revoke_scim_token", { ...team, p_token_id: id }));
 }
 
 async function teamOf(c: AppContext) {
-  const { teamId } = await parse(c, TEAM, { teamId: c.req.param("teamId") });
+  const { teamId } = await parse(c, SSO_TEAM, { teamId: c.req.param("teamId") });
   return { ...sessionArguments(c), p_team_id: teamId };
 }
 

@@ -3,13 +3,28 @@
 import { z } from "zod";
 import type { AppContext } from "../../_shared/context.ts";
 import { ApiError } from "../../_shared/errors.ts";
-import { parseBody } from "../../_shared/middleware/parse.ts";
+import { parse, parseBody } from "../../_shared/middleware/parse.ts";
 import { id } from "../../_shared/middleware/shapes.ts";
 import { SCIM_COUNT_DEFAULT, SCIM_COUNT_MAX } from "../domain/limits.ts";
 import { etagOf, type Fields, type Selection } from "../domain/scim_resource.ts";
 
-const ID = id("scim_resource_not_found");
-const ANY = z.custom<Fields>();
+/** The id in a path. */
+export const SCIM_ID = z.object({ id: id("scim_resource_not_found") });
+/** The schemas below let everything through: SCIM has its own rules for what is wrong, and its own words. */
+const any = () => z.looseObject({});
+export const USER_BODY = any();
+export const GROUP_BODY = any();
+export const PATCH_BODY = any();
+export const SEARCH_BODY = any();
+export const SELECTION_QUERY = z.looseObject({
+  attributes: z.string().optional(),
+  excludedAttributes: z.string().optional(),
+});
+export const SEARCH_QUERY = SELECTION_QUERY.extend({
+  filter: z.string().optional(),
+  startIndex: z.string().optional(),
+  count: z.string().optional(),
+});
 /** The database counts with 32 bits. */
 const START_MAX = 2 ** 31 - 1;
 const NAMES_MAX = 100;
@@ -17,19 +32,19 @@ const WHOLE = /^-?[0-9]{1,15}$/;
 
 /** The id in the path. One that is no id is as unknown as any other. Errors: `scim_resource_not_found`. */
 export function readScimId(c: AppContext): string {
-  const parsed = ID.safeParse(c.req.param("id"));
+  const parsed = SCIM_ID.safeParse({ id: c.req.param("id") });
   if (!parsed.success) throw new ApiError("scim_resource_not_found");
-  return parsed.data;
+  return parsed.data.id;
 }
 
 /** The body, any JSON object. Errors: `invalid_json`. */
-export function readScimBody(c: AppContext): Promise<Fields> {
-  return parseBody(c, ANY);
+export function readScimBody(c: AppContext, schema: typeof USER_BODY): Promise<Fields> {
+  return parseBody(c, schema);
 }
 
 /** Which attributes the answer is to have. */
 export function readSelection(c: AppContext): Selection {
-  return selectionOf(c.req.query());
+  return selectionOf(SELECTION_QUERY.safeParse(c.req.query()).data ?? {});
 }
 
 /**
@@ -37,7 +52,9 @@ export function readSelection(c: AppContext): Selection {
  * Errors: `invalid_scim_value`.
  */
 export async function readSearch(c: AppContext) {
-  const from = c.req.method === "POST" ? await readScimBody(c) : c.req.query();
+  const from = c.req.method === "POST"
+    ? await readScimBody(c, SEARCH_BODY)
+    : await parse(c, SEARCH_QUERY, c.req.query()) as Fields;
   if (from.filter !== undefined && typeof from.filter !== "string") {
     throw new ApiError("invalid_scim_value", { detail: "filter is text" });
   }
