@@ -16,7 +16,8 @@ import {
 } from "../domain/limits.ts";
 import { configureSso } from "../flows/configure_sso.ts";
 
-const DOMAIN = /^(?=.{1,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]$/;
+const DOMAIN_LENGTH_MAX = 253;
+const DOMAIN = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]$/;
 
 export const SSO_TEAM = z.object({ teamId: id("not_a_team_member") });
 export const SCIM_TOKEN = SSO_TEAM.extend({ id: id("scim_token_not_found") });
@@ -35,7 +36,7 @@ const atMost = (count: number) => (entries: object) => Object.keys(entries).leng
 export const SSO_CONFIG = z.object({
   metadata_xml: z.string().min(1).nullish(),
   metadata_url: text(URL_LENGTH_MAX).nullish(),
-  domains: z.array(z.string().toLowerCase().regex(DOMAIN)).max(SSO_DOMAINS_MAX)
+  domains: z.array(z.string().max(DOMAIN_LENGTH_MAX).toLowerCase().regex(DOMAIN)).max(SSO_DOMAINS_MAX)
     .transform((domains) => [...new Set(domains)]).optional(),
   attribute_mapping: z.object({ keys: z.record(claimName, claim).refine(atMost(SSO_CLAIMS_MAX)).optional() })
     .optional(),
