@@ -39,7 +39,7 @@ export async function readSchema(c: AppContext): Promise<Response> {
 /** Every other method on these: they are for reading. RFC 7644, section 4. Errors: `method_not_allowed`. */
 export async function refuseMethod(c: AppContext): Promise<never> {
   await checkToken(c);
-  throw new ApiError("method_not_allowed");
+  throw new ApiError(c.req.method === "GET" ? "route_not_found" : "method_not_allowed");
 }
 
 async function checkToken(c: AppContext): Promise<void> {
