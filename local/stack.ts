@@ -6,6 +6,7 @@ import { openDirectDatabase } from "../supabase/functions/_shared/platform/datab
 import { openResendMailer } from "../supabase/functions/_shared/platform/mailer_resend.ts";
 import type { LogRecord, Platform } from "../supabase/functions/_shared/platform/mod.ts";
 import { openPolar } from "../supabase/functions/_shared/platform/payments_polar.ts";
+import { openProviders } from "../supabase/functions/_shared/platform/providers_supabase.ts";
 import { openWebhookSender } from "../supabase/functions/_shared/platform/webhook_sender.ts";
 import { createSessionVerifier } from "../supabase/functions/_shared/platform/session_verifier.ts";
 import { createApp } from "../supabase/functions/v2-agent-state/app.ts";
@@ -112,6 +113,7 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
     // A receiver beside a stack that is for this machine alone; one that others reach keeps to public addresses.
     WEBHOOK_ALLOW_PRIVATE: String(isLoopback(hostname) && options.publicUrl === undefined),
     ...env,
+    PUBLIC_URL: options.publicUrl ?? url,
     SESSION_ISSUER: issuer,
     POLAR_WEBHOOK_SECRET: env.POLAR_WEBHOOK_SECRET || await localPolarSecret(dataDir),
     BILLING_RETURN_ORIGINS: env.BILLING_RETURN_ORIGINS || "http://localhost:*,http://127.0.0.1:*",
@@ -126,6 +128,7 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
       ? await openMailFiles(join(dataDir, "mail"), say)
       : openResendMailer(settings.mail),
     hooks: openWebhookSender({ allowPrivate: settings.webhookAllowPrivate }),
+    providers: openProviders(settings, { allowPrivate: settings.webhookAllowPrivate }, log),
     now: () => new Date(),
     log,
     background: work.add,

@@ -17,6 +17,11 @@ create type app.principal as (
   key_id uuid
 );
 
+create type app.scim_actor as (
+  team app.teams,
+  name text
+);
+
 create type app.team_actor as (
   team app.teams,
   account_id uuid,
@@ -277,6 +282,76 @@ create table app.rate_limits (
 );
 alter table app.rate_limits enable row level security;
 
+create table app.scim_group_members (
+  team_id uuid not null,
+  group_id uuid not null,
+  user_id uuid not null,
+  constraint scim_group_members_pkey PRIMARY KEY (group_id, user_id),
+  constraint scim_group_members_team_id_group_id_fkey FOREIGN KEY (team_id, group_id) REFERENCES app.scim_groups(team_id, id) ON DELETE CASCADE,
+  constraint scim_group_members_team_id_user_id_fkey FOREIGN KEY (team_id, user_id) REFERENCES app.scim_users(team_id, id) ON DELETE CASCADE
+);
+alter table app.scim_group_members enable row level security;
+
+create table app.scim_groups (
+  id uuid not null,
+  team_id uuid not null,
+  display_name text not null,
+  external_id text,
+  version integer not null default 1,
+  change_id uuid not null,
+  created_at timestamp with time zone not null default now(),
+  updated_at timestamp with time zone not null default now(),
+  constraint scim_groups_pkey PRIMARY KEY (id),
+  constraint scim_groups_team_id_id_key UNIQUE (team_id, id),
+  constraint scim_groups_team_id_fkey FOREIGN KEY (team_id) REFERENCES app.teams(id) ON DELETE CASCADE,
+  constraint scim_groups_display_name_check CHECK ((display_name <> ''::text))
+);
+alter table app.scim_groups enable row level security;
+
+create table app.scim_tokens (
+  id uuid not null default gen_random_uuid(),
+  team_id uuid not null,
+  name text not null,
+  token_hash bytea not null,
+  masked_token text not null,
+  created_at timestamp with time zone not null default now(),
+  revoked_at timestamp with time zone,
+  last_used_at timestamp with time zone,
+  constraint scim_tokens_pkey PRIMARY KEY (id),
+  constraint scim_tokens_token_hash_key UNIQUE (token_hash),
+  constraint scim_tokens_team_id_fkey FOREIGN KEY (team_id) REFERENCES app.teams(id) ON DELETE CASCADE,
+  constraint scim_tokens_name_check CHECK (((char_length(name) >= 1) AND (char_length(name) <= 128))),
+  constraint scim_tokens_token_hash_check CHECK ((octet_length(token_hash) = 32))
+);
+alter table app.scim_tokens enable row level security;
+
+create table app.scim_users (
+  id uuid not null,
+  team_id uuid not null,
+  user_name text not null,
+  external_id text,
+  email text,
+  active boolean not null,
+  attributes jsonb not null,
+  account_id uuid,
+  role text not null,
+  base_role text,
+  version integer not null default 1,
+  change_id uuid not null,
+  created_at timestamp with time zone not null default now(),
+  updated_at timestamp with time zone not null default now(),
+  constraint scim_users_pkey PRIMARY KEY (id),
+  constraint scim_users_team_id_id_key UNIQUE (team_id, id),
+  constraint scim_users_account_id_fkey FOREIGN KEY (account_id) REFERENCES app.accounts(id) ON DELETE SET NULL,
+  constraint scim_users_team_id_fkey FOREIGN KEY (team_id) REFERENCES app.teams(id) ON DELETE CASCADE,
+  constraint scim_users_attributes_check CHECK ((jsonb_typeof(attributes) = 'object'::text)),
+  constraint scim_users_base_role_check CHECK ((base_role = ANY (ARRAY['admin'::text, 'write'::text, 'read'::text]))),
+  constraint scim_users_email_check CHECK ((email <> ''::text)),
+  constraint scim_users_role_check CHECK ((role = ANY (ARRAY['admin'::text, 'write'::text, 'read'::text]))),
+  constraint scim_users_user_name_check CHECK ((user_name <> ''::text))
+) with (fillfactor=80);
+alter table app.scim_users enable row level security;
+
 create table app.settings (
   account_id uuid not null,
   project_name text not null default ''::text,
@@ -334,6 +409,51 @@ create table app.snapshots (
   constraint snapshots_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'confirmed'::text, 'failed'::text])))
 );
 alter table app.snapshots enable row level security;
+
+create table app.sso_configs (
+  team_id uuid not null,
+  metadata_xml text,
+  metadata_url text,
+  entity_id text,
+  sso_url text,
+  sso_binding text,
+  certificates jsonb not null default '[]'::jsonb,
+  certificate_expires_at timestamp with time zone,
+  domains text[] not null default '{}'::text[],
+  attribute_mapping jsonb not null default '{}'::jsonb,
+  default_role text not null default 'read'::text,
+  group_roles jsonb not null default '{}'::jsonb,
+  enabled boolean not null default false,
+  provider_id uuid,
+  provider_entity_id text,
+  registering_since timestamp with time zone,
+  registering_entity_id text,
+  created_at timestamp with time zone not null default now(),
+  updated_at timestamp with time zone not null default now(),
+  constraint sso_configs_pkey PRIMARY KEY (team_id),
+  constraint sso_configs_provider_id_key UNIQUE (provider_id),
+  constraint sso_configs_team_id_fkey FOREIGN KEY (team_id) REFERENCES app.teams(id) ON DELETE CASCADE,
+  constraint sso_configs_attribute_mapping_check CHECK ((jsonb_typeof(attribute_mapping) = 'object'::text)),
+  constraint sso_configs_certificates_check CHECK ((jsonb_typeof(certificates) = 'array'::text)),
+  constraint sso_configs_check CHECK ((num_nonnulls(metadata_xml, entity_id, sso_url, sso_binding, certificate_expires_at) = ANY (ARRAY[0, 5]))),
+  constraint sso_configs_check1 CHECK (((NOT enabled) OR (metadata_xml IS NOT NULL))),
+  constraint sso_configs_check2 CHECK (((registering_since IS NULL) = (registering_entity_id IS NULL))),
+  constraint sso_configs_default_role_check CHECK ((default_role = ANY (ARRAY['admin'::text, 'write'::text, 'read'::text]))),
+  constraint sso_configs_entity_id_check CHECK (((char_length(entity_id) >= 1) AND (char_length(entity_id) <= 1024))),
+  constraint sso_configs_group_roles_check CHECK ((jsonb_typeof(group_roles) = 'object'::text)),
+  constraint sso_configs_metadata_url_check CHECK ((char_length(metadata_url) <= 2048)),
+  constraint sso_configs_metadata_xml_check CHECK ((octet_length(metadata_xml) <= 262144)),
+  constraint sso_configs_sso_url_check CHECK ((char_length(sso_url) <= 2048))
+);
+alter table app.sso_configs enable row level security;
+
+create table app.sso_domains (
+  domain text not null,
+  team_id uuid not null,
+  constraint sso_domains_pkey PRIMARY KEY (domain),
+  constraint sso_domains_team_id_fkey FOREIGN KEY (team_id) REFERENCES app.sso_configs(team_id) ON DELETE CASCADE
+);
+alter table app.sso_domains enable row level security;
 
 create table app.subscriptions (
   account_id uuid not null,
@@ -456,6 +576,7 @@ create table app.teams (
   audit_seq bigint not null default '-1'::integer,
   audit_hash bytea not null default decode(repeat('00'::text, 32), 'hex'::text),
   created_at timestamp with time zone not null default now(),
+  exposed_rotation_seq integer,
   constraint teams_pkey PRIMARY KEY (id),
   constraint teams_account_id_fkey FOREIGN KEY (account_id) REFERENCES app.accounts(id) ON DELETE RESTRICT,
   constraint teams_id_fkey FOREIGN KEY (id) REFERENCES app.owners(id) ON DELETE CASCADE,
@@ -557,17 +678,34 @@ CREATE INDEX api_keys_by_team ON app.api_keys USING btree (team_id, account_id);
 CREATE INDEX credit_ledger_by_account ON app.credit_ledger USING btree (account_id, id);
 CREATE UNIQUE INDEX credit_ledger_once ON app.credit_ledger USING btree (reference, kind) WHERE (reference IS NOT NULL);
 CREATE INDEX logs_by_member ON app.logs USING btree (member_id);
+CREATE INDEX mail_outbox_by_subject ON app.mail_outbox USING btree (subject_id, kind, created_at);
 CREATE INDEX mail_outbox_due ON app.mail_outbox USING btree (next_attempt_at) WHERE ((sent_at IS NULL) AND (given_up_at IS NULL));
 CREATE INDEX mail_outbox_given_up ON app.mail_outbox USING btree (given_up_at) WHERE (given_up_at IS NOT NULL);
 CREATE INDEX polar_orders_by_account ON app.polar_orders USING btree (account_id);
 CREATE INDEX polar_subscriptions_by_account ON app.polar_subscriptions USING btree (account_id);
 CREATE INDEX rate_limits_by_age ON app.rate_limits USING btree (window_start);
+CREATE INDEX scim_group_members_by_user ON app.scim_group_members USING btree (team_id, user_id);
+CREATE INDEX scim_group_members_of_group ON app.scim_group_members USING btree (team_id, group_id);
+CREATE UNIQUE INDEX scim_groups_display_name ON app.scim_groups USING btree (team_id, lower(display_name));
+CREATE INDEX scim_groups_external_id ON app.scim_groups USING btree (team_id, external_id);
+CREATE INDEX scim_groups_newest ON app.scim_groups USING btree (team_id, created_at, id);
+CREATE INDEX scim_tokens_by_team ON app.scim_tokens USING btree (team_id, created_at);
+CREATE UNIQUE INDEX scim_users_account ON app.scim_users USING btree (team_id, account_id) WHERE active;
+CREATE INDEX scim_users_by_account ON app.scim_users USING btree (account_id);
+CREATE UNIQUE INDEX scim_users_email ON app.scim_users USING btree (team_id, lower(email)) WHERE active;
+CREATE INDEX scim_users_expected ON app.scim_users USING btree (lower(email)) WHERE (active AND (account_id IS NULL));
+CREATE INDEX scim_users_external_id ON app.scim_users USING btree (team_id, external_id);
+CREATE INDEX scim_users_newest ON app.scim_users USING btree (team_id, created_at, id);
+CREATE UNIQUE INDEX scim_users_user_name ON app.scim_users USING btree (team_id, lower(user_name));
 CREATE INDEX snapshot_attempts_by_snapshot ON app.snapshot_attempts USING btree (snapshot_id);
 CREATE INDEX snapshot_attempts_unsettled ON app.snapshot_attempts USING btree (lease_expires_at) WHERE (status <> 'confirmed'::text);
 CREATE INDEX snapshots_by_account ON app.snapshots USING btree (account_id);
 CREATE INDEX snapshots_by_agent ON app.snapshots USING btree (agent_ref, sequence_number);
 CREATE UNIQUE INDEX snapshots_confirmed ON app.snapshots USING btree (agent_ref, sequence_number) WHERE (status = 'confirmed'::text);
 CREATE UNIQUE INDEX snapshots_pending ON app.snapshots USING btree (agent_ref, sequence_number, client_payload_hash, byte_size) WHERE (status = 'pending'::text);
+CREATE UNIQUE INDEX sso_configs_entity ON app.sso_configs USING btree (entity_id) WHERE enabled;
+CREATE INDEX sso_configs_expiring ON app.sso_configs USING btree (certificate_expires_at) WHERE enabled;
+CREATE INDEX sso_domains_by_team ON app.sso_domains USING btree (team_id);
 CREATE INDEX team_invitations_by_guest ON app.team_invitations USING btree (accepted_by);
 CREATE INDEX team_invitations_by_inviter ON app.team_invitations USING btree (invited_by);
 CREATE INDEX team_invitations_by_team ON app.team_invitations USING btree (team_id, lower(email)) WHERE (accepted_at IS NULL);
@@ -853,6 +991,73 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.begin_sso_registration(p_subject text, p_email text, p_team_id uuid, p_entity_id text, p_domains text[])
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_since timestamptz;
+begin
+  perform app.enter_sso(p_team_id, p_subject, p_email, true);
+  perform app.require_free(p_team_id, p_entity_id, p_domains);
+  insert into app.sso_configs as c (team_id, registering_since, registering_entity_id)
+  values (p_team_id, now(), p_entity_id)
+  on conflict (team_id) do update
+    set registering_since = case
+          when c.registering_entity_id = excluded.registering_entity_id
+               and c.registering_since > now() - interval '1 hour' then c.registering_since
+          else excluded.registering_since end,
+        registering_entity_id = excluded.registering_entity_id
+  returning registering_since into v_since;
+  return jsonb_build_object('since', app.iso(v_since));
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.change_scim_group(p_token_hash bytea, p_group_id uuid, p_version integer, p_display_name text, p_set_external boolean, p_external_id text, p_only boolean, p_added text[], p_removed text[], p_change_id uuid, p_members boolean)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_actor app.scim_actor := app.enter_scim(p_token_hash, true);
+  v_team app.teams := v_actor.team;
+  v_before app.scim_groups := app.own_scim_group(v_team.id, p_group_id, null);
+  v_group app.scim_groups;
+  v_touched uuid[];
+begin
+  if v_before.change_id = p_change_id then
+    return app.show_scim_group(v_before, p_members);
+  end if;
+  v_before := app.own_scim_group(v_team.id, p_group_id, p_version);
+  v_group := v_before;
+  v_group.display_name := coalesce(p_display_name, v_group.display_name);
+  v_group.external_id := case when p_set_external then p_external_id else v_group.external_id end;
+  perform app.require_unique_group(v_team.id, p_group_id, v_group.display_name);
+  v_touched := app.change_group_members(v_team.id, p_group_id, p_only, p_added::uuid[], p_removed::uuid[]);
+  if v_group = v_before and v_touched = '{}' then
+    return app.show_scim_group(v_before, p_members);
+  end if;
+  update app.scim_groups
+     set display_name = v_group.display_name, external_id = v_group.external_id, change_id = p_change_id,
+         version = version + 1, updated_at = now()
+   where id = p_group_id
+  returning * into v_group;
+  if v_group.display_name <> v_before.display_name then
+    perform app.append_audit(v_team.id, v_actor.name, 'scim_group.rename', 'scim_group', p_group_id::text,
+      jsonb_build_object('name', v_group.display_name));
+    v_touched := v_touched || array(
+      select user_id from app.scim_group_members where team_id = v_team.id and group_id = p_group_id);
+  end if;
+  perform app.sync_roles(v_team.id, v_actor.name, v_touched);
+  return app.show_scim_group(v_group, p_members);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.check_credential(p_credential_kind text, p_credential_hash bytea)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -861,6 +1066,18 @@ CREATE OR REPLACE FUNCTION api.check_credential(p_credential_kind text, p_creden
 AS $function$
 begin
   perform app.identify(p_credential_kind, p_credential_hash);
+  return jsonb_build_object('ok', true);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.check_scim_token(p_token_hash bytea)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+begin
+  perform app.enter_scim(p_token_hash, false);
   return jsonb_build_object('ok', true);
 end
 $function$;
@@ -887,6 +1104,30 @@ begin
     perform app.refuse('seats_in_use', jsonb_build_object('seats_taken', v_taken));
   end if;
   return jsonb_build_object('polar_subscription_id', v_subscription.polar_subscription_id);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.check_sso_change(p_subject text, p_email text, p_team_id uuid)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+declare
+  v_config app.sso_configs;
+begin
+  perform app.enter_sso(p_team_id, p_subject, p_email, false);
+  select * into v_config from app.sso_configs where team_id = p_team_id;
+  return jsonb_build_object(
+    'configured', v_config.team_id is not null,
+    'has_metadata', v_config.metadata_xml is not null,
+    'metadata_xml', v_config.metadata_xml,
+    'enabled', coalesce(v_config.enabled, false),
+    'domains', to_jsonb(coalesce(v_config.domains, '{}')),
+    'attribute_mapping', coalesce(v_config.attribute_mapping, '{}'),
+    'entity_id', v_config.entity_id,
+    'provider_id', v_config.provider_id,
+    'provider_entity_id', v_config.provider_entity_id);
 end
 $function$;
 
@@ -1075,6 +1316,99 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.create_scim_group(p_token_hash bytea, p_group_id uuid, p_display_name text, p_external_id text, p_member_ids text[])
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_actor app.scim_actor := app.enter_scim(p_token_hash, true);
+  v_team app.teams := v_actor.team;
+  v_group app.scim_groups;
+begin
+  select * into v_group from app.scim_groups where id = p_group_id and team_id = v_team.id;
+  if not found then
+    perform app.require_unique_group(v_team.id, p_group_id, p_display_name);
+    insert into app.scim_groups (id, team_id, display_name, external_id, change_id)
+    values (p_group_id, v_team.id, p_display_name, p_external_id, p_group_id)
+    returning * into v_group;
+    perform app.append_audit(v_team.id, v_actor.name, 'scim_group.create', 'scim_group', p_group_id::text,
+      jsonb_build_object('name', p_display_name));
+    perform app.sync_roles(v_team.id, v_actor.name,
+      app.change_group_members(v_team.id, p_group_id, true, p_member_ids::uuid[], '{}'));
+  end if;
+  return app.show_scim_group(v_group, true);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.create_scim_token(p_subject text, p_email text, p_team_id uuid, p_name text, p_token_hash bytea, p_masked_token text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_actor app.team_actor := app.enter_sso(p_team_id, p_subject, p_email, true);
+  v_token app.scim_tokens;
+begin
+  select * into v_token from app.scim_tokens where token_hash = p_token_hash and team_id = p_team_id;
+  if not found then
+    if (select count(*) from app.scim_tokens where team_id = p_team_id and revoked_at is null) >= 20 then
+      perform app.refuse('scim_token_limit_reached', '{"limit": 20}');
+    end if;
+    insert into app.scim_tokens (team_id, name, token_hash, masked_token)
+    values (p_team_id, p_name, p_token_hash, p_masked_token)
+    returning * into v_token;
+    perform app.append_audit(p_team_id, p_subject, 'scim_token.create', 'scim_token', v_token.id::text,
+      jsonb_build_object('name', p_name));
+  end if;
+  return app.show_scim_token(v_token);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.create_scim_user(p_token_hash bytea, p_user_id uuid, p_user text, p_seats integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_actor app.scim_actor := app.enter_scim(p_token_hash, true);
+  v_team app.teams := v_actor.team;
+  v_user app.scim_users;
+  v_answer jsonb;
+begin
+  select * into v_user from app.scim_users where id = p_user_id and team_id = v_team.id;
+  if found then
+    return app.show_scim_user(v_user);
+  end if;
+  v_user.id := p_user_id;
+  v_user.team_id := v_team.id;
+  v_user.role := 'read';
+  v_user := app.read_scim_change(v_user, p_user, p_user_id);
+  perform app.require_unique_user(v_user);
+  if v_user.active then
+    v_answer := app.find_provisioned_seat(v_team, null, v_user.email, p_seats);
+    if v_answer is not null then
+      return v_answer;
+    end if;
+  end if;
+  v_user.role := app.provisioned_role(v_user);
+  insert into app.scim_users (id, team_id, user_name, external_id, email, active, attributes, role, change_id)
+  values (v_user.id, v_team.id, v_user.user_name, v_user.external_id, v_user.email, v_user.active,
+    v_user.attributes, v_user.role, v_user.change_id)
+  returning * into v_user;
+  if v_user.active then
+    perform app.start_provisioned(v_team, v_user, v_actor.name);
+  end if;
+  return app.show_scim_user(v_user);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.create_subkey(p_subject text, p_email text, p_team_id uuid, p_name text, p_bound_member_id text, p_key_hash bytea, p_masked_key text)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1167,6 +1501,57 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.delete_scim_group(p_token_hash bytea, p_group_id uuid, p_version integer, p_change_id uuid)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_actor app.scim_actor := app.enter_scim(p_token_hash, true);
+  v_team app.teams := v_actor.team;
+  v_touched uuid[];
+begin
+  if app.is_scim_deletion_done(v_team.id, 'scim_group.delete', p_change_id) then
+    return jsonb_build_object('ok', true);
+  end if;
+  perform app.own_scim_group(v_team.id, p_group_id, p_version);
+  v_touched := app.change_group_members(v_team.id, p_group_id, true, '{}', '{}');
+  delete from app.scim_groups where id = p_group_id;
+  perform app.append_audit(v_team.id, v_actor.name, 'scim_group.delete', 'scim_group', p_group_id::text,
+    jsonb_build_object('change_id', p_change_id));
+  perform app.sync_roles(v_team.id, v_actor.name, v_touched);
+  return jsonb_build_object('ok', true);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.delete_scim_user(p_token_hash bytea, p_user_id uuid, p_version integer, p_change_id uuid)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_actor app.scim_actor := app.enter_scim(p_token_hash, true);
+  v_team app.teams := v_actor.team;
+  v_user app.scim_users;
+begin
+  if app.is_scim_deletion_done(v_team.id, 'scim_user.delete', p_change_id) then
+    return jsonb_build_object('ok', true);
+  end if;
+  v_user := app.own_scim_user(v_team.id, p_user_id, p_version);
+  if v_user.active then
+    perform app.stop_provisioned(v_team, v_user, v_actor.name, 'scim_deleted');
+  end if;
+  delete from app.scim_users where id = p_user_id;
+  perform app.append_audit(v_team.id, v_actor.name, 'scim_user.delete', 'scim_user', p_user_id::text,
+    jsonb_build_object('change_id', p_change_id));
+  return jsonb_build_object('ok', true);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.delete_webhook(p_subject text, p_email text, p_webhook_id uuid)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1185,6 +1570,18 @@ begin
   end if;
   update app.webhook_deliveries set status = 'canceled' where webhook_id = p_webhook_id and status = 'pending';
   return jsonb_build_object('id', p_webhook_id, 'message', 'webhook_deleted');
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.end_sso_registration(p_team_id uuid)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+begin
+  update app.sso_configs set registering_since = null, registering_entity_id = null where team_id = p_team_id;
+  return jsonb_build_object('ok', true);
 end
 $function$;
 
@@ -1229,6 +1626,52 @@ begin
     perform app.settle_agent((v_locked.agent).id);
   end if;
   return jsonb_build_object('ok', true);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.find_scim_groups(p_token_hash bytea, p_filter text, p_offset integer, p_limit integer, p_members boolean)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+declare
+  v_actor app.scim_actor := app.enter_scim(p_token_hash, false);
+  v_filter jsonb := p_filter::jsonb;
+  v_where text := app.scim_where(v_filter);
+  v_total bigint;
+  v_groups jsonb;
+begin
+  execute 'select count(*) from app.scim_groups r where r.team_id = $2 and ' || v_where
+    into v_total using v_filter, (v_actor.team).id;
+  execute 'select coalesce(jsonb_agg(app.show_scim_group(g, $5) order by g.created_at, g.id), ''[]'') from (
+             select r.* from app.scim_groups r where r.team_id = $2 and ' || v_where || '
+              order by r.created_at, r.id offset $3 limit $4) g'
+    into v_groups using v_filter, (v_actor.team).id, p_offset, p_limit, p_members;
+  return jsonb_build_object('total', v_total, 'resources', v_groups);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.find_scim_users(p_token_hash bytea, p_filter text, p_offset integer, p_limit integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+declare
+  v_actor app.scim_actor := app.enter_scim(p_token_hash, false);
+  v_filter jsonb := p_filter::jsonb;
+  v_where text := app.scim_where(v_filter);
+  v_total bigint;
+  v_users jsonb;
+begin
+  execute 'select count(*) from app.scim_users r where r.team_id = $2 and ' || v_where
+    into v_total using v_filter, (v_actor.team).id;
+  execute 'select coalesce(jsonb_agg(app.show_scim_user(u) order by u.created_at, u.id), ''[]'') from (
+             select r.* from app.scim_users r where r.team_id = $2 and ' || v_where || '
+              order by r.created_at, r.id offset $3 limit $4) u'
+    into v_users using v_filter, (v_actor.team).id, p_offset, p_limit;
+  return jsonb_build_object('total', v_total, 'resources', v_users);
 end
 $function$;
 
@@ -1584,17 +2027,42 @@ begin
   perform app.enter_team(p_team_id, p_subject, p_email, 'read', false);
   return jsonb_build_object('team_id', p_team_id, 'members', (
     select jsonb_agg(jsonb_build_object(
-             'member_id', a.subject,
-             'role', m.role,
-             'status', m.status,
-             'has_grant', g.account_id is not null,
-             'created_at', app.iso(m.created_at)
-           ) order by m.created_at, a.subject)
-      from app.team_members m
-      join app.accounts a on a.id = m.account_id
-      left join app.team_grants g on g.team_id = m.team_id and g.account_id = m.account_id
-     where m.team_id = p_team_id and m.status = 'active'
+             'member_id', r.member_id,
+             'role', r.role,
+             'status', 'active',
+             'has_grant', r.has_grant,
+             'created_at', app.iso(r.created_at)
+           ) || case when r.scim_user_id is null then '{}'
+             else jsonb_build_object('scim_user_id', r.scim_user_id) end
+           order by r.created_at, r.member_id)
+      from (
+        select a.subject as member_id, m.role, g.account_id is not null as has_grant, m.created_at,
+               u.id as scim_user_id
+          from app.team_members m
+          join app.accounts a on a.id = m.account_id
+          left join app.team_grants g on g.team_id = m.team_id and g.account_id = m.account_id
+          left join app.scim_users u on u.team_id = m.team_id and u.account_id = m.account_id and u.active
+         where m.team_id = p_team_id and m.status = 'active'
+        union all
+        select u.id::text, u.role, false, u.created_at, u.id
+          from app.scim_users u where u.team_id = p_team_id and u.active and u.account_id is null
+      ) r
   ));
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.list_scim_tokens(p_subject text, p_email text, p_team_id uuid)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+begin
+  perform app.enter_scim_tokens(p_team_id, p_subject, p_email, false);
+  return coalesce((
+    select jsonb_agg(app.show_scim_token(t) order by t.created_at desc, t.id)
+      from app.scim_tokens t where t.team_id = p_team_id
+  ), '[]');
 end
 $function$;
 
@@ -1622,10 +2090,14 @@ CREATE OR REPLACE FUNCTION api.list_teams(p_subject text, p_email text)
  SET search_path TO ''
 AS $function$
 declare
-  v_account_id uuid := app.open_user(p_subject, p_email);
+  v_account_id uuid;
 begin
+  perform app.link_expected(p_subject, p_email);
+  v_account_id := app.open_user(p_subject, p_email);
   return coalesce((
-    select jsonb_agg(app.show_team(t, m.role) order by t.created_at, t.id)
+    select jsonb_agg(app.show_team(t, m.role)
+             || case when t.exposed_rotation_seq = t.rotation_seq then '{"rotation_due": true}'::jsonb else '{}' end
+             order by t.created_at, t.id)
       from app.team_members m join app.teams t on t.id = m.team_id
      where m.account_id = v_account_id and m.status = 'active'
   ), '[]');
@@ -1686,10 +2158,12 @@ CREATE OR REPLACE FUNCTION api.read_grant(p_subject text, p_email text, p_team_i
  SET search_path TO ''
 AS $function$
 declare
-  v_account_id uuid := app.open_user(p_subject, p_email);
+  v_account_id uuid;
   v_member app.team_members;
   v_grant app.team_grants;
 begin
+  perform app.link_expected(p_subject, p_email);
+  v_account_id := app.open_user(p_subject, p_email);
   select * into v_member from app.team_members where team_id = p_team_id and account_id = v_account_id;
   if not found then
     perform app.refuse('not_a_team_member');
@@ -1856,6 +2330,32 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.read_scim_group(p_token_hash bytea, p_group_id uuid, p_members boolean)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+declare
+  v_actor app.scim_actor := app.enter_scim(p_token_hash, false);
+begin
+  return app.show_scim_group(app.own_scim_group((v_actor.team).id, p_group_id, null), p_members);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.read_scim_user(p_token_hash bytea, p_user_id uuid)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+declare
+  v_actor app.scim_actor := app.enter_scim(p_token_hash, false);
+begin
+  return app.show_scim_user(app.own_scim_user((v_actor.team).id, p_user_id, null));
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.read_settings(p_subject text, p_email text)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1888,6 +2388,25 @@ begin
   end if;
   return jsonb_build_object(
     'receipt', app.snapshot_receipt(v_snapshot, p_agent_id), 'object_name', v_snapshot.object_name);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.read_sso_config(p_subject text, p_email text, p_team_id uuid, p_raw boolean)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+declare
+  v_config app.sso_configs;
+begin
+  perform app.enter_sso(p_team_id, p_subject, p_email, false);
+  select * into v_config from app.sso_configs where team_id = p_team_id;
+  if not found then
+    perform app.refuse('sso_not_configured');
+  end if;
+  return app.show_sso_config(v_config)
+    || case when p_raw then jsonb_build_object('metadata_xml', v_config.metadata_xml) else '{}' end;
 end
 $function$;
 
@@ -1992,6 +2511,52 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.replace_scim_user(p_token_hash bytea, p_user_id uuid, p_version integer, p_user text, p_change_id uuid, p_seats integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_actor app.scim_actor := app.enter_scim(p_token_hash, true);
+  v_team app.teams := v_actor.team;
+  v_before app.scim_users := app.own_scim_user(v_team.id, p_user_id, null);
+  v_user app.scim_users;
+  v_answer jsonb;
+begin
+  if v_before.change_id = p_change_id then
+    return app.show_scim_user(v_before);
+  end if;
+  v_before := app.own_scim_user(v_team.id, p_user_id, p_version);
+  v_user := app.read_scim_change(v_before, p_user, p_change_id);
+  if (v_user.user_name, v_user.external_id, v_user.email, v_user.active, v_user.attributes)
+    is not distinct from
+    (v_before.user_name, v_before.external_id, v_before.email, v_before.active, v_before.attributes) then
+    return app.show_scim_user(v_before);
+  end if;
+  perform app.require_unique_user(v_user);
+  if v_user.active and not v_before.active then
+    v_answer := app.find_provisioned_seat(v_team, v_user.account_id, v_user.email, p_seats);
+    if v_answer is not null then
+      return v_answer;
+    end if;
+  end if;
+  update app.scim_users
+     set user_name = v_user.user_name, external_id = v_user.external_id, email = v_user.email,
+         active = v_user.active, attributes = v_user.attributes, change_id = p_change_id,
+         version = version + 1, updated_at = now()
+   where id = p_user_id
+  returning * into v_user;
+  if v_user.active and not v_before.active then
+    perform app.start_provisioned(v_team, v_user, v_actor.name);
+  elsif v_before.active and not v_user.active then
+    perform app.stop_provisioned(v_team, v_before, v_actor.name, 'scim_deactivated');
+  end if;
+  return app.show_scim_user(v_user);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.report_telemetry(p_subject text, p_email text, p_window_start timestamp with time zone, p_memory_count bigint, p_device_count bigint, p_bytes_stored bigint, p_sync_ops bigint)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -2046,6 +2611,29 @@ begin
     perform app.refuse('api_key_not_found');
   end if;
   return app.end_key(v_key, p_subject);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.revoke_scim_token(p_subject text, p_email text, p_team_id uuid, p_token_id uuid)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_token app.scim_tokens;
+begin
+  perform app.enter_scim_tokens(p_team_id, p_subject, p_email, true);
+  select * into v_token from app.scim_tokens where id = p_token_id and team_id = p_team_id;
+  if not found then
+    perform app.refuse('scim_token_not_found');
+  elsif v_token.revoked_at is null then
+    update app.scim_tokens set revoked_at = now() where id = p_token_id returning * into v_token;
+    perform app.append_audit(p_team_id, p_subject, 'scim_token.revoke', 'scim_token', p_token_id::text, '{}');
+  end if;
+  return jsonb_build_object(
+    'id', v_token.id, 'revoked_at', app.iso(v_token.revoked_at), 'message', 'scim_token_revoked');
 end
 $function$;
 
@@ -2154,6 +2742,71 @@ begin
     returning * into v_webhook;
   end if;
   return jsonb_build_object('id', p_webhook_id, 'previous_expires_at', app.iso(v_webhook.previous_expires_at));
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.save_sso_config(p_subject text, p_email text, p_team_id uuid, p_metadata_xml text, p_metadata_url text, p_entity_id text, p_sso_url text, p_sso_binding text, p_certificates text, p_domains text[], p_attribute_mapping text, p_default_role text, p_group_roles text, p_enabled boolean, p_set_provider boolean, p_provider_id uuid)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_actor app.team_actor := app.enter_sso(p_team_id, p_subject, p_email, true);
+  v_before app.sso_configs;
+  v_config app.sso_configs;
+begin
+  insert into app.sso_configs (team_id) values (p_team_id) on conflict do nothing;
+  select * into v_before from app.sso_configs where team_id = p_team_id for no key update;
+  v_config := v_before;
+  if p_metadata_xml is not null then
+    v_config.metadata_xml := p_metadata_xml;
+    v_config.metadata_url := p_metadata_url;
+    v_config.entity_id := p_entity_id;
+    v_config.sso_url := p_sso_url;
+    v_config.sso_binding := p_sso_binding;
+    v_config.certificates := p_certificates::jsonb;
+    v_config.certificate_expires_at := (v_config.certificates -> 0 ->> 'expires_at')::timestamptz;
+  end if;
+  v_config.domains := coalesce(p_domains, v_config.domains);
+  v_config.attribute_mapping := coalesce(p_attribute_mapping::jsonb, v_config.attribute_mapping);
+  v_config.default_role := coalesce(p_default_role, v_config.default_role);
+  v_config.group_roles := coalesce(p_group_roles::jsonb, v_config.group_roles);
+  v_config.enabled := coalesce(p_enabled, v_config.enabled);
+  if v_config.enabled then
+    perform app.require_free(p_team_id, v_config.entity_id, v_config.domains);
+  end if;
+  update app.sso_configs
+     set metadata_xml = v_config.metadata_xml, metadata_url = v_config.metadata_url,
+         entity_id = v_config.entity_id, sso_url = v_config.sso_url, sso_binding = v_config.sso_binding,
+         certificates = v_config.certificates, certificate_expires_at = v_config.certificate_expires_at,
+         domains = v_config.domains, attribute_mapping = v_config.attribute_mapping,
+         default_role = v_config.default_role, group_roles = v_config.group_roles, enabled = v_config.enabled,
+         provider_id = case when p_set_provider then p_provider_id else provider_id end,
+         provider_entity_id = case
+           when p_set_provider then case when p_provider_id is null then null else v_config.entity_id end
+           else provider_entity_id end,
+         registering_since = null, registering_entity_id = null, updated_at = now()
+   where team_id = p_team_id
+  returning * into v_config;
+  delete from app.sso_domains where team_id = p_team_id;
+  if v_config.enabled then
+    insert into app.sso_domains (domain, team_id)
+    select distinct d, p_team_id from unnest(v_config.domains) d;
+  end if;
+  perform app.append_audit(p_team_id, p_subject, 'sso.update', 'sso_config', p_team_id::text,
+    jsonb_build_object(
+    'enabled', v_config.enabled, 'entity_id', v_config.entity_id, 'default_role', v_config.default_role,
+    'metadata_changed', v_config.metadata_xml is distinct from v_before.metadata_xml,
+    'domains_changed', v_config.domains is distinct from v_before.domains,
+    'group_roles_changed', v_config.group_roles is distinct from v_before.group_roles));
+  perform app.sync_roles(p_team_id, p_subject, null);
+  return app.show_sso_config(v_config);
+exception
+  -- Two teams at once: the other was first.
+  when unique_violation then
+    perform app.refuse('sso_domain_taken');
 end
 $function$;
 
@@ -2381,6 +3034,41 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.change_group_members(p_team_id uuid, p_group_id uuid, p_only boolean, p_added uuid[], p_removed uuid[])
+ RETURNS uuid[]
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_unknown text;
+  v_gone uuid[];
+  v_come uuid[];
+begin
+  select min(a.id::text) into v_unknown
+    from unnest(p_added) as a (id)
+   where not exists (select from app.scim_users u where u.id = a.id and u.team_id = p_team_id);
+  if v_unknown is not null then
+    perform app.refuse('invalid_scim_value',
+      jsonb_build_object('attribute', 'members', 'unknown', v_unknown));
+  end if;
+  with gone as (
+    delete from app.scim_group_members
+     where team_id = p_team_id and group_id = p_group_id
+       and (user_id = any (p_removed) or p_only and user_id <> all (p_added))
+    returning user_id
+  )
+  select array_agg(user_id) into v_gone from gone;
+  with come as (
+    insert into app.scim_group_members (team_id, group_id, user_id)
+    select p_team_id, p_group_id, id from unnest(p_added) as a (id)
+    on conflict do nothing
+    returning user_id
+  )
+  select array_agg(user_id) into v_come from come;
+  return coalesce(v_gone, '{}') || coalesce(v_come, '{}');
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.claim_polar_event(p_webhook_id text, p_kind text, p_object_id text, p_modified_at timestamp with time zone)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -2445,6 +3133,8 @@ AS $function$
   select (select count(*) from app.team_members where team_id = p_team_id and status = 'active')::int
        + (select count(*) from app.team_invitations
            where team_id = p_team_id and kind = 'member' and accepted_at is null and expires_at > now())::int
+       + (select count(*) from app.scim_users
+           where team_id = p_team_id and active and account_id is null)::int
 $function$;
 
 CREATE OR REPLACE FUNCTION app.count_usage(p_owner_id uuid, p_account_id uuid, p_sync_ops integer, p_store_ops integer, p_recall_requests integer, p_bytes bigint)
@@ -2483,6 +3173,22 @@ AS $function$
 begin
   return coalesce(p_period_start, date_trunc('month', now(), 'UTC'));
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.directory_role(p_team_id uuid, p_user_id uuid)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select r.value
+    from app.scim_group_members m
+    join app.scim_groups g on g.id = m.group_id
+    join app.sso_configs c on c.team_id = p_team_id
+    cross join jsonb_each_text(c.group_roles) r
+   where m.team_id = p_team_id and m.user_id = p_user_id and lower(r.key) = lower(g.display_name)
+   order by app.rank_role(r.value) desc
+   limit 1
 $function$;
 
 CREATE OR REPLACE FUNCTION app.disable_webhook(p_webhook_id uuid, p_reason text)
@@ -2572,6 +3278,66 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.enter_scim(p_token_hash bytea, p_lock boolean)
+ RETURNS app.scim_actor
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_token app.scim_tokens;
+  v_actor app.scim_actor;
+begin
+  select * into v_token from app.scim_tokens where token_hash = p_token_hash;
+  if not found then
+    perform app.refuse('invalid_scim_token');
+  end if;
+  if p_lock then
+    select t as team into v_actor.team from app.teams t where t.id = v_token.team_id for no key update;
+    -- It may have been revoked while we waited.
+    select * into v_token from app.scim_tokens where id = v_token.id;
+  else
+    select t as team into v_actor.team from app.teams t where t.id = v_token.team_id;
+  end if;
+  if v_token.revoked_at is not null then
+    perform app.refuse('scim_token_revoked');
+  end if;
+  v_actor.name := 'scim:' || v_token.id;
+  if v_token.last_used_at is distinct from date_trunc('minute', now()) then
+    update app.scim_tokens set last_used_at = date_trunc('minute', now())
+     where id in (select id from app.scim_tokens where id = v_token.id for no key update skip locked);
+  end if;
+  return v_actor;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.enter_scim_tokens(p_team_id uuid, p_subject text, p_email text, p_lock boolean)
+ RETURNS app.team_actor
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_actor app.team_actor := app.enter_team(p_team_id, p_subject, p_email, 'admin', p_lock);
+begin
+  if not exists (select from app.scim_tokens where team_id = p_team_id) then
+    perform app.require_plan(v_actor.team, 'enterprise');
+  end if;
+  return v_actor;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.enter_sso(p_team_id uuid, p_subject text, p_email text, p_lock boolean)
+ RETURNS app.team_actor
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_actor app.team_actor := app.enter_team(p_team_id, p_subject, p_email, 'admin', p_lock);
+begin
+  perform app.require_plan(v_actor.team, 'enterprise');
+  return v_actor;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.enter_team(p_team_id uuid, p_subject text, p_email text, p_role text, p_lock boolean)
  RETURNS app.team_actor
  LANGUAGE plpgsql
@@ -2581,6 +3347,7 @@ declare
   v_actor app.team_actor;
   v_team app.teams;
 begin
+  perform app.link_expected(p_subject, p_email);
   if p_lock then
     select * into v_team from app.teams where id = p_team_id for no key update;
   else
@@ -2631,6 +3398,21 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.find_known_member(p_team_id uuid, p_email text)
+ RETURNS uuid
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select min(a.id::text)::uuid
+    from app.team_members m join app.accounts a on a.id = m.account_id
+   where m.team_id = p_team_id and m.status = 'active' and lower(a.email) = lower(p_email)
+     and not exists (
+       select from app.scim_users u
+        where u.team_id = p_team_id and u.account_id = m.account_id and u.active)
+  having count(*) = 1
+$function$;
+
 CREATE OR REPLACE FUNCTION app.find_principal(p_credential_kind text, p_credential_hash bytea, OUT principal app.principal, OUT refusal text)
  RETURNS record
  LANGUAGE plpgsql
@@ -2667,6 +3449,24 @@ begin
     refusal := 'api_key_revoked';
   end if;
   principal := row(v_key.team_id, v_payer, v_key.account_id, true, v_role, v_key.id)::app.principal;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.find_provisioned_seat(p_team app.teams, p_account_id uuid, p_email text, p_seats integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+begin
+  perform app.require_plan(p_team, 'enterprise');
+  if exists (
+    select from app.team_members
+     where team_id = p_team.id and status = 'active'
+       and account_id = coalesce(p_account_id, app.find_known_member(p_team.id, p_email))
+  ) then
+    return null;
+  end if;
+  return app.find_seat(p_team, p_email, p_seats);
 end
 $function$;
 
@@ -2839,6 +3639,17 @@ AS $function$
   )
 $function$;
 
+CREATE OR REPLACE FUNCTION app.is_scim_deletion_done(p_team_id uuid, p_action text, p_change_id uuid)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select exists (
+    select from app.audit_entries
+     where team_id = p_team_id and action = p_action and metadata ->> 'change_id' = p_change_id::text)
+$function$;
+
 CREATE OR REPLACE FUNCTION app.iso(p_at timestamp with time zone)
  RETURNS text
  LANGUAGE plpgsql
@@ -2847,6 +3658,74 @@ CREATE OR REPLACE FUNCTION app.iso(p_at timestamp with time zone)
 AS $function$
 begin
   return to_char(p_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.join_provisioned(p_team app.teams, p_user app.scim_users, p_actor text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_member app.team_members;
+  v_subject text := (select subject from app.accounts where id = p_user.account_id);
+  v_role text;
+begin
+  select * into v_member from app.team_members where team_id = p_team.id and account_id = p_user.account_id;
+  if v_member.status = 'active' then
+    update app.scim_users set base_role = coalesce(base_role, v_member.role) where id = p_user.id
+    returning * into p_user;
+  end if;
+  v_role := app.provisioned_role(p_user);
+  if v_member.status is distinct from 'active' then
+    insert into app.team_members as m (team_id, account_id, role)
+    values (p_team.id, p_user.account_id, v_role)
+    on conflict (team_id, account_id) do update
+      set role = excluded.role, status = 'active', created_at = now();
+  elsif v_member.role <> v_role then
+    perform app.set_member_role(p_team.id, p_user.account_id, v_role);
+  end if;
+  update app.scim_users set role = v_role where id = p_user.id;
+  perform app.append_audit(p_team.id, p_actor, 'member.link', 'member', v_subject,
+    jsonb_build_object('role', v_role, 'scim_user_id', p_user.id));
+  if v_member.status is distinct from 'active' then
+    perform app.emit_event(p_team.account_id, 'member.added', jsonb_build_object(
+      'team_id', p_team.id, 'member_id', v_subject, 'role', v_role, 'scim_user_id', p_user.id));
+  end if;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.link_expected(p_subject text, p_email text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_account_id uuid;
+  v_expected record;
+  v_team app.teams;
+  v_user app.scim_users;
+begin
+  if p_email is null then
+    return;
+  end if;
+  for v_expected in
+    select id, team_id from app.scim_users
+     where lower(email) = lower(p_email) and active and account_id is null order by team_id
+  loop
+    select * into v_team from app.teams where id = v_expected.team_id for no key update;
+    v_account_id := app.open_user(p_subject, p_email);
+    -- Under the lock: the directory may have changed its mind. Nobody is two users of one directory.
+    update app.scim_users set account_id = v_account_id
+     where id = v_expected.id and active and account_id is null and lower(email) = lower(p_email)
+       and not exists (
+         select from app.scim_users u
+          where u.team_id = v_team.id and u.account_id = v_account_id and u.active)
+    returning * into v_user;
+    if found then
+      perform app.join_provisioned(v_team, v_user, p_subject);
+    end if;
+  end loop;
 end
 $function$;
 
@@ -2965,6 +3844,44 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.own_scim_group(p_team_id uuid, p_group_id uuid, p_version integer)
+ RETURNS app.scim_groups
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO ''
+AS $function$
+declare
+  v_group app.scim_groups;
+begin
+  select * into v_group from app.scim_groups where id = p_group_id and team_id = p_team_id;
+  if not found then
+    perform app.refuse('scim_resource_not_found');
+  elsif v_group.version <> p_version then
+    perform app.refuse('precondition_failed');
+  end if;
+  return v_group;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.own_scim_user(p_team_id uuid, p_user_id uuid, p_version integer)
+ RETURNS app.scim_users
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO ''
+AS $function$
+declare
+  v_user app.scim_users;
+begin
+  select * into v_user from app.scim_users where id = p_user_id and team_id = p_team_id;
+  if not found then
+    perform app.refuse('scim_resource_not_found');
+  elsif v_user.version <> p_version then
+    perform app.refuse('precondition_failed');
+  end if;
+  return v_user;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.own_webhook(p_subject text, p_email text, p_webhook_id uuid)
  RETURNS app.webhooks
  LANGUAGE plpgsql
@@ -3004,6 +3921,17 @@ AS $function$
   select (p_bytes * 45 + 999) / 1000
 $function$;
 
+CREATE OR REPLACE FUNCTION app.provisioned_role(p_user app.scim_users)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select coalesce(
+    app.directory_role(p_user.team_id, p_user.id), p_user.base_role,
+    (select default_role from app.sso_configs where team_id = p_user.team_id), 'read')
+$function$;
+
 CREATE OR REPLACE FUNCTION app.queue_mail(p_kind text, p_recipient text, p_subject_id uuid, p_facts jsonb)
  RETURNS uuid
  LANGUAGE plpgsql
@@ -3034,6 +3962,25 @@ AS $function$
   select array_position(array['read', 'write', 'admin'], p_role)
 $function$;
 
+CREATE OR REPLACE FUNCTION app.read_scim_change(p_user app.scim_users, p_change text, p_change_id uuid)
+ RETURNS app.scim_users
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO ''
+AS $function$
+declare
+  v_change jsonb := p_change::jsonb;
+begin
+  p_user.user_name := v_change ->> 'user_name';
+  p_user.external_id := v_change ->> 'external_id';
+  p_user.email := v_change ->> 'email';
+  p_user.active := v_change -> 'active';
+  p_user.attributes := v_change -> 'attributes';
+  p_user.change_id := p_change_id;
+  return p_user;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.refuse(p_code text, p_details jsonb DEFAULT '{}'::jsonb)
  RETURNS void
  LANGUAGE plpgsql
@@ -3042,6 +3989,22 @@ CREATE OR REPLACE FUNCTION app.refuse(p_code text, p_details jsonb DEFAULT '{}':
 AS $function$
 begin
   raise exception using errcode = '22ZKE', message = p_code, detail = p_details::text;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.refuse_expected()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+begin
+  if exists (
+    select from app.accounts a join app.scim_users u on u.id::text = a.subject
+     where a.id = new.account_id and u.team_id = new.team_id
+  ) then
+    perform app.refuse('member_not_signed_in');
+  end if;
+  return new;
 end
 $function$;
 
@@ -3085,6 +4048,45 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.require_free(p_team_id uuid, p_entity_id text, p_domains text[])
+ RETURNS void
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO ''
+AS $function$
+declare
+  v_taken text;
+begin
+  if exists (
+    select from app.sso_configs where entity_id = p_entity_id and enabled and team_id <> p_team_id
+  ) then
+    perform app.refuse('sso_entity_taken');
+  end if;
+  select min(domain) into v_taken
+    from app.sso_domains where domain = any (p_domains) and team_id <> p_team_id;
+  if v_taken is not null then
+    perform app.refuse('sso_domain_taken', jsonb_build_object('domain', v_taken));
+  end if;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.require_plan(p_team app.teams, p_plan text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_plan text;
+begin
+  select plan into v_plan from app.subscriptions
+   where account_id = p_team.account_id and status in ('active', 'trialing', 'past_due');
+  if v_plan is distinct from p_plan then
+    perform app.refuse('plan_required',
+      jsonb_build_object('plan', coalesce(v_plan, 'free'), 'required_plan', p_plan));
+  end if;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.require_telemetry(p_subject text, p_email text)
  RETURNS uuid
  LANGUAGE plpgsql
@@ -3098,6 +4100,152 @@ begin
   end if;
   return v_account_id;
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.require_unique_group(p_team_id uuid, p_group_id uuid, p_display_name text)
+ RETURNS void
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO ''
+AS $function$
+begin
+  if exists (
+    select from app.scim_groups
+     where team_id = p_team_id and lower(display_name) = lower(p_display_name) and id <> p_group_id
+  ) then
+    perform app.refuse('scim_uniqueness', '{"attribute": "displayName"}');
+  end if;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.require_unique_user(p_user app.scim_users)
+ RETURNS void
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO ''
+AS $function$
+begin
+  if exists (
+    select from app.scim_users
+     where team_id = p_user.team_id and lower(user_name) = lower(p_user.user_name) and id <> p_user.id
+  ) then
+    perform app.refuse('scim_uniqueness', '{"attribute": "userName"}');
+  elsif p_user.active and exists (
+    select from app.scim_users
+     where team_id = p_user.team_id and id <> p_user.id and active
+       and (lower(email) = lower(p_user.email) or account_id = p_user.account_id)
+  ) then
+    perform app.refuse('scim_uniqueness', '{"attribute": "emails"}');
+  end if;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.scim_comparison(p_node jsonb, p_at text, p_item boolean)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO ''
+AS $function$
+declare
+  v_folded boolean := p_node ->> 'type' = 'text';
+  v_left text := app.scim_operand(p_node, p_at, p_item);
+  v_right text := format('(%s ->> ''value'')', p_at);
+  v_sign text := case p_node ->> 'op'
+    when 'gt' then '>' when 'ge' then '>=' when 'lt' then '<' when 'le' then '<=' end;
+begin
+  if p_node ->> 'op' = 'pr' then
+    return format('coalesce(%s <> '''', false)', v_left);
+  end if;
+  if v_folded then
+    v_left := format('lower(%s)', v_left);
+    v_right := format('lower(%s)', v_right);
+  end if;
+  return case p_node ->> 'op'
+    when 'eq' then format('coalesce(%s = %s, false)', v_left, v_right)
+    when 'ne' then format('(%s is distinct from %s)', v_left, v_right)
+    when 'co' then format('coalesce(position(%s in %s) > 0, false)', v_right, v_left)
+    when 'sw' then format('coalesce(starts_with(%s, %s), false)', v_left, v_right)
+    when 'ew' then format('coalesce(right(%1$s, length(%2$s)) = %2$s, false)', v_left, v_right)
+    -- Instants are spelled alike, so that their text has their order.
+    else format('coalesce(%s collate "C" %s %s collate "C", false)', v_left, v_sign, v_right)
+  end;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.scim_condition(p_node jsonb, p_path text, p_item boolean)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO ''
+AS $function$
+declare
+  v_join text := case
+    when p_node ? 'and' then 'and' when p_node ? 'or' then 'or' when p_node ? 'not' then 'not' end;
+  v_parts text[];
+begin
+  if p_node ? 'any' then
+    return format('exists (select from %s as e (item) where %s)',
+      case p_node ->> 'any'
+        when 'groups' then
+          '(select jsonb_build_object(''value'', g.id, ''display'', g.display_name)
+              from app.scim_group_members m join app.scim_groups g on g.id = m.group_id
+             where m.team_id = r.team_id and m.user_id = r.id)'
+        when 'members' then
+          '(select jsonb_build_object(''value'', m.user_id, ''type'', ''User'')
+              from app.scim_group_members m
+             where m.team_id = r.team_id and m.group_id = r.id)'
+        else format(
+          'jsonb_array_elements(coalesce(r.attributes -> ($1 #>> ''{%s}''), ''[]''))', p_path || ',any')
+      end,
+      app.scim_condition(p_node -> 'where' -> 0, p_path || ',where,0', true));
+  elsif v_join is null then
+    return app.scim_comparison(p_node, format('($1 #> ''{%s}'')', p_path), p_item);
+  end if;
+  select array_agg(
+           app.scim_condition(n.node, format('%s,%s,%s', p_path, v_join, n.place - 1), p_item)
+           order by n.place)
+    into v_parts
+    from jsonb_array_elements(p_node -> v_join) with ordinality as n (node, place);
+  return case v_join
+    when 'not' then format('(not %s)', v_parts[1])
+    else '(' || array_to_string(v_parts, ' ' || v_join || ' ') || ')'
+  end;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.scim_operand(p_node jsonb, p_at text, p_item boolean)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO ''
+AS $function$
+begin
+  if p_item then
+    return format('(e.item #>> array(select jsonb_array_elements_text(%s -> ''path'')))', p_at);
+  end if;
+  return case p_node ->> 'column'
+    when 'id' then 'r.id::text'
+    when 'user_name' then 'r.user_name'
+    when 'display_name' then 'r.display_name'
+    when 'external_id' then 'r.external_id'
+    when 'active' then 'r.active::text'
+    when 'created_at' then 'app.iso(r.created_at)'
+    when 'updated_at' then 'app.iso(r.updated_at)'
+    else format('(r.attributes #>> array(select jsonb_array_elements_text(%s -> ''path'')))', p_at)
+  end;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.scim_where(p_filter jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO ''
+AS $function$
+  select case
+    when p_filter is null then 'true'
+    else app.scim_condition(p_filter -> 'filter', 'filter', false)
+  end
 $function$;
 
 CREATE OR REPLACE FUNCTION app.see_device(p_owner_id uuid, p_device_hash bytea)
@@ -3120,6 +4268,19 @@ begin
   end if;
   insert into app.devices (owner_id, device_hash) values (p_owner_id, p_device_hash)
     on conflict (owner_id, device_hash) do update set last_seen_at = now();
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.set_member_role(p_team_id uuid, p_account_id uuid, p_role text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+begin
+  if p_role <> 'admin' and app.count_admins(p_team_id, p_account_id) = 0 then
+    perform app.refuse('last_admin');
+  end if;
+  update app.team_members set role = p_role where team_id = p_team_id and account_id = p_account_id;
 end
 $function$;
 
@@ -3235,6 +4396,67 @@ AS $function$
   )
 $function$;
 
+CREATE OR REPLACE FUNCTION app.show_scim_group(p_group app.scim_groups, p_members boolean)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select jsonb_build_object(
+    'id', p_group.id,
+    'display_name', p_group.display_name,
+    'external_id', p_group.external_id,
+    'version', p_group.version,
+    'created_at', app.iso(p_group.created_at),
+    'updated_at', app.iso(p_group.updated_at)
+  ) || case when p_members then jsonb_build_object('members', (
+    select coalesce(jsonb_agg(m.user_id order by m.user_id), '[]')
+      from app.scim_group_members m
+     where m.team_id = p_group.team_id and m.group_id = p_group.id))
+  else '{}' end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.show_scim_token(p_token app.scim_tokens)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select jsonb_build_object(
+    'id', p_token.id,
+    'name', p_token.name,
+    'prefix', 'scim_',
+    'masked_token', p_token.masked_token,
+    'created_at', app.iso(p_token.created_at),
+    'revoked_at', app.iso(p_token.revoked_at),
+    'last_used_at', app.iso(p_token.last_used_at),
+    'state', case when p_token.revoked_at is null then 'active' else 'revoked' end
+  )
+$function$;
+
+CREATE OR REPLACE FUNCTION app.show_scim_user(p_user app.scim_users)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select jsonb_build_object(
+    'id', p_user.id,
+    'user_name', p_user.user_name,
+    'external_id', p_user.external_id,
+    'active', p_user.active,
+    'attributes', p_user.attributes,
+    'groups', (
+      select coalesce(jsonb_agg(jsonb_build_object('value', g.id, 'display', g.display_name)
+                                order by g.display_name, g.id), '[]')
+        from app.scim_group_members m join app.scim_groups g on g.id = m.group_id
+       where m.team_id = p_user.team_id and m.user_id = p_user.id),
+    'version', p_user.version,
+    'created_at', app.iso(p_user.created_at),
+    'updated_at', app.iso(p_user.updated_at)
+  )
+$function$;
+
 CREATE OR REPLACE FUNCTION app.show_settings(p_account_id uuid)
  RETURNS jsonb
  LANGUAGE sql
@@ -3249,6 +4471,31 @@ AS $function$
     'telemetry_opt_in', coalesce(s.telemetry_opt_in, false)
   )
     from (select p_account_id as id) a left join app.settings s on s.account_id = a.id
+$function$;
+
+CREATE OR REPLACE FUNCTION app.show_sso_config(p_config app.sso_configs)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select jsonb_build_object(
+    'team_id', p_config.team_id,
+    'entity_id', p_config.entity_id,
+    'sso_url', p_config.sso_url,
+    'sso_binding', p_config.sso_binding,
+    'metadata_url', p_config.metadata_url,
+    'certificates', p_config.certificates,
+    'certificate_expires_at', app.iso(p_config.certificate_expires_at),
+    'domains', to_jsonb(p_config.domains),
+    'attribute_mapping', p_config.attribute_mapping,
+    'default_role', p_config.default_role,
+    'group_roles', p_config.group_roles,
+    'enabled', p_config.enabled,
+    'provider_id', p_config.provider_id,
+    'created_at', app.iso(p_config.created_at),
+    'updated_at', app.iso(p_config.updated_at)
+  )
 $function$;
 
 CREATE OR REPLACE FUNCTION app.show_subscription(p_account_id uuid, p_changed text)
@@ -3372,6 +4619,106 @@ AS $function$
     from jsonb_each(p_metadata) e
 $function$;
 
+CREATE OR REPLACE FUNCTION app.start_provisioned(p_team app.teams, p_user app.scim_users, p_actor text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_known uuid := coalesce(p_user.account_id, app.find_known_member(p_team.id, p_user.email));
+begin
+  delete from app.team_invitations
+   where team_id = p_team.id and kind = 'member' and accepted_at is null
+     and lower(email) = lower(p_user.email);
+  update app.scim_users set account_id = v_known, role = app.provisioned_role(p_user) where id = p_user.id
+  returning * into p_user;
+  perform app.append_audit(p_team.id, p_actor, 'member.provision', 'scim_user', p_user.id::text,
+    jsonb_build_object('role', p_user.role));
+  if v_known is not null then
+    perform app.join_provisioned(p_team, p_user, p_actor);
+  else
+    perform app.emit_event(p_team.account_id, 'member.added', jsonb_build_object(
+      'team_id', p_team.id, 'member_id', p_user.id, 'role', p_user.role, 'scim_user_id', p_user.id));
+  end if;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.stop_provisioned(p_team app.teams, p_user app.scim_users, p_actor text, p_reason text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_member_id text := p_user.id::text;
+  v_owner uuid := p_team.account_id;
+  v_member boolean := p_user.account_id is not null and exists (
+    select from app.team_members
+     where team_id = p_team.id and account_id = p_user.account_id and status = 'active');
+  v_exposed boolean := v_member and exists (
+    select from app.team_grants where team_id = p_team.id and account_id = p_user.account_id);
+begin
+  if p_user.account_id is not null and not v_member then
+    return; -- an admin has removed them before
+  end if;
+  if v_member then
+    if app.count_admins(p_team.id, p_user.account_id) = 0 then
+      perform app.refuse('last_admin');
+    end if;
+    v_member_id := (select subject from app.accounts where id = p_user.account_id);
+    perform app.drop_member(p_team.id, p_user.account_id);
+    if v_owner = p_user.account_id then
+      v_owner := (
+        select m.account_id
+          from app.team_members m
+          join app.team_grants g on g.team_id = m.team_id and g.account_id = m.account_id
+         where m.team_id = p_team.id and m.role = 'admin' and m.status = 'active'
+         order by m.created_at, m.account_id limit 1);
+    end if;
+    update app.teams
+       set account_id = v_owner,
+           exposed_rotation_seq = case when v_exposed then rotation_seq else exposed_rotation_seq end
+     where id = p_team.id;
+  end if;
+  perform app.append_audit(p_team.id, p_actor, 'member.remove', 'member', v_member_id,
+    jsonb_build_object('reason', p_reason, 'scim_user_id', p_user.id, 'rotation_due', v_exposed));
+  perform app.emit_event(v_owner, 'member.removed', jsonb_build_object(
+    'team_id', p_team.id, 'member_id', v_member_id, 'scim_user_id', p_user.id, 'rotation_due', v_exposed));
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.sync_roles(p_team_id uuid, p_actor text, p_user_ids uuid[])
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_user app.scim_users;
+  v_role text;
+  v_member app.team_members;
+begin
+  for v_user in
+    select u.* from app.scim_users u
+     where u.team_id = p_team_id and (p_user_ids is null or u.id = any (p_user_ids))
+       and app.provisioned_role(u) <> u.role
+     -- Whoever becomes an admin first, so that others may stop being one.
+     order by app.rank_role(app.provisioned_role(u)) desc, u.id
+  loop
+    v_role := app.provisioned_role(v_user);
+    update app.scim_users set role = v_role where id = v_user.id;
+    select * into v_member from app.team_members
+     where team_id = p_team_id and account_id = v_user.account_id and status = 'active';
+    if v_member.role <> v_role then
+      perform app.set_member_role(p_team_id, v_user.account_id, v_role);
+    end if;
+    if v_user.active and (v_user.account_id is null or v_member.role <> v_role) then
+      perform app.append_audit(p_team_id, p_actor, 'member.update', 'member',
+        coalesce((select subject from app.accounts where id = v_user.account_id), v_user.id::text),
+        jsonb_build_object('role', v_role, 'scim_user_id', v_user.id));
+    end if;
+  end loop;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.take_bytes(p_principal app.principal, p_bytes bigint, p_quota_bytes bigint, p_kind text, p_reference uuid)
  RETURNS bigint
  LANGUAGE plpgsql
@@ -3416,12 +4763,12 @@ CREATE OR REPLACE FUNCTION app.tell_owner(p_team app.teams, p_kind text, p_seats
 AS $function$
 declare
   v_email text;
+  v_told bigint;
 begin
   select email into v_email from app.accounts where id = p_team.account_id;
-  if v_email is null or p_kind = 'seat_limit_reached' and exists (
-    select from app.mail_outbox
-     where kind = p_kind and subject_id = p_team.id and created_at > now() - interval '1 day'
-  ) then
+  select count(*) into v_told from app.mail_outbox
+   where kind = p_kind and subject_id = p_team.id and created_at > now() - interval '1 day';
+  if v_email is null or v_told >= (case p_kind when 'seat_limit_reached' then 1 else 10 end) then
     return;
   end if;
   perform app.queue_mail(
@@ -3495,6 +4842,7 @@ CREATE TRIGGER credit_ledger_only_grows BEFORE DELETE OR UPDATE ON app.credit_le
 CREATE TRIGGER subscription_changes_are_told AFTER UPDATE ON app.subscriptions FOR EACH ROW WHEN (((((new.plan IS DISTINCT FROM old.plan) OR (new.status IS DISTINCT FROM old.status)) OR (new.seat_count IS DISTINCT FROM old.seat_count)) OR (new.current_period_end IS DISTINCT FROM old.current_period_end))) EXECUTE FUNCTION app.tell_subscription();
 CREATE TRIGGER subscriptions_are_told AFTER INSERT ON app.subscriptions FOR EACH ROW EXECUTE FUNCTION app.tell_subscription();
 CREATE TRIGGER subscriptions_set_the_cycle AFTER INSERT OR DELETE OR UPDATE ON app.subscriptions FOR EACH ROW EXECUTE FUNCTION app.mirror_period();
+CREATE TRIGGER team_members_have_signed_in BEFORE INSERT ON app.team_members FOR EACH ROW EXECUTE FUNCTION app.refuse_expected();
 
 -- Grants (to others than the owner; nothing else is granted) ------------------------------------------------
 
@@ -3504,19 +4852,31 @@ grant execute on function api.append_log(text,bytea,bytea,bigint[],bytea[],bytea
 grant execute on function api.apply_order_event(text,text,text,text,bigint,integer,timestamp with time zone) to service_role;
 grant execute on function api.apply_subscription_event(text,text,text,text,text,text,text,bigint,bigint,bigint,bigint,integer,timestamp with time zone,timestamp with time zone,timestamp with time zone,timestamp with time zone) to service_role;
 grant execute on function api.begin_snapshot(text,bytea,text,bigint,text,bytea,bytea,integer,text,text,uuid,text,integer,bigint) to service_role;
+grant execute on function api.begin_sso_registration(text,text,uuid,text,text[]) to service_role;
+grant execute on function api.change_scim_group(bytea,uuid,integer,text,boolean,text,boolean,text[],text[],uuid,boolean) to service_role;
 grant execute on function api.check_credential(text,bytea) to service_role;
+grant execute on function api.check_scim_token(bytea) to service_role;
 grant execute on function api.check_seats(text,text,integer) to service_role;
+grant execute on function api.check_sso_change(text,text,uuid) to service_role;
 grant execute on function api.check_telemetry(text,text) to service_role;
 grant execute on function api.claim_deliveries(integer,integer) to service_role;
 grant execute on function api.claim_mail(integer,integer) to service_role;
 grant execute on function api.confirm_snapshot(uuid) to service_role;
 grant execute on function api.create_api_key(text,text,text,bytea,text) to service_role;
+grant execute on function api.create_scim_group(bytea,uuid,text,text,text[]) to service_role;
+grant execute on function api.create_scim_token(text,text,uuid,text,bytea,text) to service_role;
+grant execute on function api.create_scim_user(bytea,uuid,text,integer) to service_role;
 grant execute on function api.create_subkey(text,text,uuid,text,text,bytea,text) to service_role;
 grant execute on function api.create_team(text,text,uuid,text,text,text) to service_role;
 grant execute on function api.create_webhook(text,text,text,text[],bytea) to service_role;
+grant execute on function api.delete_scim_group(bytea,uuid,integer,uuid) to service_role;
+grant execute on function api.delete_scim_user(bytea,uuid,integer,uuid) to service_role;
 grant execute on function api.delete_webhook(text,text,uuid) to service_role;
+grant execute on function api.end_sso_registration(uuid) to service_role;
 grant execute on function api.export_audit(text,text,uuid,bigint,timestamp with time zone,timestamp with time zone,integer) to service_role;
 grant execute on function api.fail_attempt(uuid) to service_role;
+grant execute on function api.find_scim_groups(bytea,text,integer,integer,boolean) to service_role;
+grant execute on function api.find_scim_users(bytea,text,integer,integer) to service_role;
 grant execute on function api.finish_delivery(uuid,integer,integer,text,integer) to service_role;
 grant execute on function api.finish_mail(uuid,integer,text,boolean) to service_role;
 grant execute on function api.forget_attempts(uuid[]) to service_role;
@@ -3530,6 +4890,7 @@ grant execute on function api.list_audit(text,text,uuid,text,text,timestamp with
 grant execute on function api.list_deliveries(text,text,uuid) to service_role;
 grant execute on function api.list_lineage(text,bytea,text,integer) to service_role;
 grant execute on function api.list_members(text,text,uuid) to service_role;
+grant execute on function api.list_scim_tokens(text,text,uuid) to service_role;
 grant execute on function api.list_sync_log(text,text,uuid) to service_role;
 grant execute on function api.list_teams(text,text) to service_role;
 grant execute on function api.list_webhooks(text,text) to service_role;
@@ -3543,17 +4904,23 @@ grant execute on function api.read_kdf_salt(text,text,bytea) to service_role;
 grant execute on function api.read_log(text,bytea,bigint,bigint,integer,bigint) to service_role;
 grant execute on function api.read_memories(text,text,uuid,bigint,integer,bigint) to service_role;
 grant execute on function api.read_metadata(text,bytea) to service_role;
+grant execute on function api.read_scim_group(bytea,uuid,boolean) to service_role;
+grant execute on function api.read_scim_user(bytea,uuid) to service_role;
 grant execute on function api.read_settings(text,text) to service_role;
 grant execute on function api.read_snapshot(text,bytea,text,bigint) to service_role;
+grant execute on function api.read_sso_config(text,text,uuid,boolean) to service_role;
 grant execute on function api.read_subscription(text,text) to service_role;
 grant execute on function api.read_usage(text,text) to service_role;
 grant execute on function api.record_polar_event(text,text,text,text) to service_role;
 grant execute on function api.record_reads(text[],bytea[],bytea[],integer[]) to service_role;
+grant execute on function api.replace_scim_user(bytea,uuid,integer,text,uuid,integer) to service_role;
 grant execute on function api.report_telemetry(text,text,timestamp with time zone,bigint,bigint,bigint,bigint) to service_role;
 grant execute on function api.revoke_api_key(text,text,uuid) to service_role;
+grant execute on function api.revoke_scim_token(text,text,uuid,uuid) to service_role;
 grant execute on function api.revoke_subkey(text,text,uuid,uuid) to service_role;
 grant execute on function api.rotate_team(text,text,uuid,text,text,text[],text[],integer,uuid) to service_role;
 grant execute on function api.rotate_webhook_secret(text,text,uuid,bytea) to service_role;
+grant execute on function api.save_sso_config(text,text,uuid,text,text,text,text,text,text,text[],text,text,text,boolean,boolean,uuid) to service_role;
 grant execute on function api.set_seat_count(text,integer) to service_role;
 grant execute on function api.settle_snapshots(integer) to service_role;
 grant execute on function api.test_webhook(text,text,uuid,uuid) to service_role;

@@ -110,3 +110,19 @@ select team_id, seq
 union all
 select m.team_id, m.seq from app.team_memories m join app.teams t on t.id = m.team_id
  where m.rotation_seq > t.rotation_seq;
+
+-- teams: the epoch whose key somebody took along is not ahead of the running one
+select id from app.teams where exposed_rotation_seq > rotation_seq;
+
+-- directory: whoever is active and known is, or was by an admin's decision, a member of the team
+select u.id
+  from app.scim_users u
+ where u.active and u.account_id is not null
+   and not exists (
+     select from app.team_members m where m.team_id = u.team_id and m.account_id = u.account_id);
+
+-- directory: a configuration that is enabled owns its domains, and no other does
+select c.team_id
+  from app.sso_configs c
+ where (select coalesce(array_agg(d.domain order by d.domain), '{}') from app.sso_domains d where d.team_id = c.team_id)
+       <> case when c.enabled then array(select distinct x from unnest(c.domains) x order by x) else '{}' end;

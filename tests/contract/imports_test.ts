@@ -45,7 +45,8 @@ const ALLOWED: Record<Layer, readonly string[]> = {
     ...["context (types)", "env (types)", "platform/mod (types)", "hono", "zod"],
   ],
   "flows": ["flows", "domain", "errors", "platform/mod (types)"],
-  "domain": ["domain", "@noble/hashes", "node:buffer", "node:crypto"],
+  // Parsers of other people's formats are as pure as a hash.
+  "domain": ["domain", "@noble/hashes", "node:buffer", "node:crypto", "saxes", "scim2-parse-filter"],
   "reference": ["reference", "handlers", "middleware", "domain", "errors", "zod"],
   "openapi.json": [],
   "platform": [
@@ -54,13 +55,15 @@ const ALLOWED: Record<Layer, readonly string[]> = {
   ],
   "platform/live": ["platform", "env (types)", "platform/mod (types)", "@supabase/supabase-js"],
   "platform/mod": ["domain (types)"],
-  "context": ["domain (types)", "env (types)", "platform/mod (types)", "hono (types)"],
+  "context": ["domain (types)", "env (types)", "errors (types)", "platform/mod (types)", "hono (types)"],
   "env": ["zod"],
   "errors": [],
 };
 
 /** Outside of flows and platform, the places that may catch, and why. */
 const MAY_CATCH: Record<string, string> = {
+  "v2-agent-state/domain/saml_metadata.ts": "what is no certificate makes the reader of certificates throw",
+  "v2-agent-state/domain/scim_filter.ts": "what is no filter makes the parser throw",
   "_shared/domain/bytes.ts": "text that is no base64 has no bytes, whatever the runtime makes of it",
   "_shared/env.ts": "a malformed secret must not be quoted",
   "_shared/middleware/parse.ts": "malformed JSON becomes a wire code",

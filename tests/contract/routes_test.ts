@@ -67,6 +67,28 @@ const AGENT_STATE_ROUTES = [
   "GET /webhooks/:id/deliveries",
   "POST /webhooks/:id/rotate-secret",
   "POST /webhooks/dispatch",
+  "GET /sso/:teamId/config",
+  "PUT /sso/:teamId/config",
+  "POST /sso/:teamId/scim-tokens",
+  "GET /sso/:teamId/scim-tokens",
+  "DELETE /sso/:teamId/scim-tokens/:id",
+  // 4.8 SCIM
+  "GET /scim/v2/ServiceProviderConfig",
+  "GET /scim/v2/ResourceTypes",
+  "GET /scim/v2/ResourceTypes/:id",
+  "GET /scim/v2/Schemas",
+  "GET /scim/v2/Schemas/:id",
+  "POST /scim/v2/.search",
+  "POST /scim/v2/Users/.search",
+  "POST /scim/v2/Groups/.search",
+  ...["Users", "Groups"].flatMap((kind) => [
+    `GET /scim/v2/${kind}`,
+    `POST /scim/v2/${kind}`,
+    `GET /scim/v2/${kind}/:id`,
+    `PUT /scim/v2/${kind}/:id`,
+    `PATCH /scim/v2/${kind}/:id`,
+    `DELETE /scim/v2/${kind}/:id`,
+  ]),
 ];
 
 const VAULT_ROUTES = ["GET /health", "GET /openapi.json"];
@@ -90,6 +112,14 @@ const PLATFORM: Platform = {
   },
   mailer: { send: unreachable },
   hooks: { findFault: unreachable, send: unreachable },
+  providers: {
+    fetchMetadata: unreachable,
+    registers: false,
+    create: unreachable,
+    update: unreachable,
+    remove: unreachable,
+    find: unreachable,
+  },
   now: unreachable,
   log: unreachable,
   background: unreachable,

@@ -9,6 +9,7 @@ import { readSettings } from "../../supabase/functions/_shared/env.ts";
 import { openDirectDatabase } from "../../supabase/functions/_shared/platform/database_direct.ts";
 import type { BlobStore, LogRecord } from "../../supabase/functions/_shared/platform/mod.ts";
 import { openPolar } from "../../supabase/functions/_shared/platform/payments_polar.ts";
+import { openProviders } from "../../supabase/functions/_shared/platform/providers_supabase.ts";
 import { openWebhookSender } from "../../supabase/functions/_shared/platform/webhook_sender.ts";
 import { createSessionVerifier } from "../../supabase/functions/_shared/platform/session_verifier.ts";
 import { createApp } from "../../supabase/functions/v2-agent-state/app.ts";
@@ -44,6 +45,7 @@ const app = createApp(
     ...openPolar(settings.polar, log),
     mailer: { send: () => Promise.resolve() },
     hooks: openWebhookSender({ allowPrivate: false }),
+    providers: openProviders(settings, { allowPrivate: false }, log),
     now: () => new Date(),
     log,
     background: (work) => void later.push(work),

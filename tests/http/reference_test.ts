@@ -9,7 +9,8 @@ import { REFERENCE } from "../../supabase/functions/v2-agent-state/reference/mod
 import type { Scene } from "../../supabase/functions/v2-agent-state/reference/scene.ts";
 import { exampleRequest } from "../support/arbitrary_requests.ts";
 import { AGENT_STATE_BOOK as BOOK } from "../support/books.ts";
-import type { DescribedOperation } from "../support/documented.ts";
+import { codeOf, type DescribedOperation } from "../support/documented.ts";
+import { newDirectory } from "../support/directory.ts";
 import { newKeyOf, newPaidKey } from "../support/factories.ts";
 import { onOneBackend, type World } from "../support/harness.ts";
 import { DOCUMENTED } from "../support/references.ts";
@@ -240,7 +241,7 @@ function failingProvider(code: ErrorCode): Pick<Platform, "payments" | "seats"> 
 
 async function expectCode(service: ReferenceService, { described, route }: Case, sent: Sent, code: string) {
   const answer = await service.send(sent);
-  assert.equal((answer.body as Json)?.error, code, `${route}: ${answer.status} ${answer.text}`);
+  assert.equal(codeOf(answer.body), code, `${route}: ${answer.status} ${answer.text}`);
   BOOK.check(described, answer);
   return answer;
 }
@@ -269,6 +270,16 @@ async function badCredentials(
     { authorization: "Basic Zm9v" },
     service,
   ];
+  if (scheme === "scimToken") {
+    const directory = await newDirectory(world);
+    const path = `/sso/${directory.id}/scim-tokens/${directory.tokenId}`;
+    await world.request("DELETE", path, { token: directory.owner.token });
+    return [
+      missing,
+      ["invalid_scim_token", bearer("scim_nothing"), service],
+      ["scim_token_revoked", bearer(directory.token), service],
+    ];
+  }
   const live = await newPaidKey(world);
   if (scheme === "session") {
     return [

@@ -102,6 +102,40 @@ Deno.test("nothing that is sent may be redirected", async () => {
   assert.deepEqual([url, init.method, init.redirect, init.body], [URL_TO, "POST", "manual", "body"]);
 });
 
+Deno.test("what is fetched is guarded like what is sent, is not redirected, and is bounded", async () => {
+  const inside = guarding(answering({ A: ["10.0.0.1"] }));
+  assert.deepEqual(await inside.guarded.get(URL_TO, {}, 10), { bytes: null, fault: "address_not_public" });
+  assert.deepEqual(await inside.guarded.get("http://a.example.com/", {}, 10), {
+    bytes: null,
+    fault: "not_https",
+  });
+  assert.equal(inside.sent.length, 0);
+  let body: BodyInit | null = "0123456789";
+  let status = 200;
+  const guarded = openGuardedFetch({
+    allowPrivate: false,
+    resolve: answering({ A: [PUBLIC_V4] }),
+    fetch: (_url, init) => {
+      assert.deepEqual([init.method, init.redirect], ["GET", "manual"]);
+      return status === 0
+        ? Promise.reject(new TypeError("down"))
+        : Promise.resolve(new Response(body, { status }));
+    },
+  });
+  assert.equal((await guarded.get(URL_TO, {}, 10)).bytes?.length, 10);
+  assert.deepEqual(await guarded.get(URL_TO, {}, 9), { bytes: null, fault: "too_large" });
+  body = new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(65_536)) });
+  assert.deepEqual(
+    await guarded.get(URL_TO, {}, 100_000),
+    { bytes: null, fault: "too_large" },
+    "without an end",
+  );
+  [body, status] = [null, 302];
+  assert.deepEqual(await guarded.get(URL_TO, {}, 10), { bytes: null, fault: "http_302" });
+  status = 0;
+  assert.deepEqual(await guarded.get(URL_TO, {}, 10), { bytes: null, fault: "unreachable" });
+});
+
 Deno.test("by default names are asked of the real DNS, and one that cannot exist is refused", async () => {
   const guarded = openGuardedFetch({ allowPrivate: false });
   assert.equal(await guarded.findFault("https://no-such-name.nowhere-at-all.com/"), "not_resolved");

@@ -6,7 +6,7 @@ import { REFERENCE } from "../../supabase/functions/v2-agent-state/reference/mod
 import type { WebhookSender } from "../../supabase/functions/_shared/platform/mod.ts";
 import { type ArbitraryRequest, arbitraryRequest, exampleRequest } from "./arbitrary_requests.ts";
 import { AGENT_STATE_BOOK as BOOK } from "./books.ts";
-import type { DescribedOperation } from "./documented.ts";
+import { codeOf, type DescribedOperation } from "./documented.ts";
 import type { World } from "./harness.ts";
 import type { Json } from "./openapi_schemas.ts";
 import { type Cast, newCast, type ReferenceService, serveReference } from "./reference_service.ts";
@@ -81,7 +81,7 @@ async function sendOne(
   assert.ok(answer.status !== 500, said);
   const meant = BOOK.find(request.method, request.path);
   // A path that was changed may be nobody's; the service has to see it so as well.
-  if (meant === undefined) assert.equal((answer.body as Json)?.error, "route_not_found", said);
+  if (meant === undefined) assert.equal(codeOf(answer.body), "route_not_found", said);
   else BOOK.check(meant, answer);
-  return answer.status < 400 ? String(answer.status) : (answer.body as Json).error.split(":")[0];
+  return answer.status < 400 ? String(answer.status) : codeOf(answer.body).split(":")[0]!;
 }

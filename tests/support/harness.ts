@@ -16,6 +16,7 @@ import type {
   Mailer,
   PaymentProvider,
   Platform,
+  ProviderDirectory,
   SeatProvider,
   SessionVerifier,
   WebhookSender,
@@ -23,6 +24,7 @@ import type {
 import { openDirectDatabase } from "../../supabase/functions/_shared/platform/database_direct.ts";
 import { openBlobFiles, serveBlob } from "../../local/blob_files.ts";
 import { openPolar } from "../../supabase/functions/_shared/platform/payments_polar.ts";
+import { openProviders } from "../../supabase/functions/_shared/platform/providers_supabase.ts";
 import { openWebhookSender } from "../../supabase/functions/_shared/platform/webhook_sender.ts";
 import { createSessionVerifier } from "../../supabase/functions/_shared/platform/session_verifier.ts";
 import { assertInvariants } from "./invariants.ts";
@@ -59,6 +61,7 @@ export interface Overrides {
   seats?: SeatProvider;
   payments?: PaymentProvider;
   hooks?: WebhookSender;
+  providers?: ProviderDirectory;
   settings?: Partial<Settings>;
   /** Whether rows are broken on purpose: answers are not held against the reference then. */
   tampered?: boolean;
@@ -143,6 +146,7 @@ async function openWorld(backend: Backend): Promise<World> {
     ...openPolar(settings.polar, log),
     mailer: { send: (mail) => Promise.resolve(void mails.push(mail)) },
     hooks: openWebhookSender({ allowPrivate: true }),
+    providers: openProviders(settings, { allowPrivate: true }, log),
     now: () => new Date(),
     log,
     background(promise) {
@@ -171,6 +175,7 @@ async function openWorld(backend: Backend): Promise<World> {
         seats: overrides.seats ?? platform.seats,
         payments: overrides.payments ?? platform.payments,
         hooks: overrides.hooks ?? platform.hooks,
+        providers: overrides.providers ?? platform.providers,
       };
       const app = createApp(other, { ...settings, ...overrides.settings });
       return { request: sender(app, () => overrides.tampered ?? world.tampered), platform: other };

@@ -5,6 +5,8 @@ import { readSettings } from "../../supabase/functions/_shared/env.ts";
 import type { Platform } from "../../supabase/functions/_shared/platform/mod.ts";
 import { createApp } from "../../supabase/functions/v2-agent-state/app.ts";
 import type { Scene } from "../../supabase/functions/v2-agent-state/reference/scene.ts";
+import { metadata } from "./certificates.ts";
+import { mapGroups, newGroup, openDirectory, provision } from "./directory.ts";
 import { chunk, newKeyOf, newPaidKey, replicateBody, snapshotBody } from "./factories.ts";
 import type { World } from "./harness.ts";
 import { newHook, startReceiver } from "./hooks.ts";
@@ -106,12 +108,16 @@ export async function newCast(world: World, { webhookUrl }: ReferenceService): P
   assert.equal((await grant(world, team, member)).status, 201);
   const memory = { ciphertext_b64: "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" };
   await world.request("POST", `/teams/${team.id}/memories`, { token, body: memory });
-  await subscribe(world, person, "pro", { seats: 20, polarSubscriptionId: crypto.randomUUID() });
+  await subscribe(world, person, "enterprise", { seats: 20, polarSubscriptionId: crypto.randomUUID() });
+  const directory = await openDirectory(world, team);
+  await mapGroups(world, team, { default_role: "read" });
+  const scimUserId = await provision(directory, "jane.doe@example.com");
   return {
     person,
     credentials: {
       apiKey: `Bearer ${paid.token}`,
       session: `Bearer ${token}`,
+      scimToken: `Bearer ${directory.token}`,
       cronSecret: `Bearer ${CRON_SECRET}`,
     },
     scene: {
@@ -125,6 +131,10 @@ export async function newCast(world: World, { webhookUrl }: ReferenceService): P
       webhookId: (await newHook(world, webhookUrl, { person })).id,
       webhookUrl,
       invitationToken: await invitationFor(world, await newTeam(world), email),
+      metadataXml: metadata(),
+      scimTokenId: (await openDirectory(world, team)).tokenId,
+      scimUserId,
+      scimGroupId: await newGroup(directory, "Engineers"),
       sign: (body) => sign(body),
     },
   };

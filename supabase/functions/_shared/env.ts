@@ -30,6 +30,8 @@ const ENVIRONMENT = z.object({
   POLAR_WEBHOOK_SECRET: z.string().default(""),
   POLAR_PRODUCTS: z.string().default("{}"),
   BILLING_RETURN_ORIGINS: z.string().optional(),
+  PUBLIC_URL: z.url({ protocol: /^https?$/ }).optional(),
+  SUPABASE_AUTH_ADMIN: flag.default(false),
   APP_URL: z.url({ protocol: /^https?$/ }).refine((url) => !/[?#]/.test(url)).optional(),
 });
 
@@ -103,6 +105,10 @@ export interface Settings {
   billingReturnOrigins: readonly string[];
   /** Address of the dashboard, without a slash at its end: where links in mails lead. */
   appUrl: string | undefined;
+  /** Origin that clients reach the service under, without a slash at its end. */
+  publicUrl: string | undefined;
+  /** Whether identity providers are registered at the project's Supabase Auth. */
+  supabaseAuthAdmin: boolean;
   /** What scheduled jobs show to be let in; without it they are off. */
   cronSecret: string | undefined;
   /** For development: webhooks may go to http and to addresses that are not public. */
@@ -133,6 +139,8 @@ export function readSettings(environment: Record<string, string | undefined>): S
     polar: readPolarSettings(env),
     billingReturnOrigins: readReturnOrigins(env),
     appUrl: env.APP_URL === undefined ? undefined : withoutSlash(env.APP_URL),
+    publicUrl: env.PUBLIC_URL === undefined ? undefined : withoutSlash(env.PUBLIC_URL),
+    supabaseAuthAdmin: env.SUPABASE_AUTH_ADMIN,
     cronSecret: env.CRON_SECRET,
     webhookAllowPrivate: env.WEBHOOK_ALLOW_PRIVATE,
   };

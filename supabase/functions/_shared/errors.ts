@@ -7,7 +7,7 @@
  */
 
 interface CatalogueEntry {
-  status: 400 | 401 | 402 | 403 | 404 | 409 | 413 | 429 | 500 | 503;
+  status: 400 | 401 | 402 | 403 | 404 | 405 | 409 | 412 | 413 | 429 | 500 | 503;
   when: string;
 }
 
@@ -110,6 +110,46 @@ export const CATALOGUE = {
   "payment_provider_unavailable": {
     status: 503,
     when: "The payment provider cannot be reached or is busy; nothing has changed here, retry",
+  },
+  "plan_required": { status: 403, when: "The team's plan does not have this; see `required_plan`" },
+  "invalid_metadata": {
+    status: 400,
+    when: "The identity provider's metadata cannot be used; `reason` says why",
+  },
+  "sso_not_configured": { status: 404, when: "The team has no configuration of single sign-on yet" },
+  "sso_entity_taken": { status: 409, when: "Another team signs in with this identity provider" },
+  "sso_domain_taken": { status: 409, when: "Another team signs in with this domain; see `domain`" },
+  "sso_provider_refused": {
+    status: 409,
+    when: "Supabase Auth does not take the identity provider; nothing has changed here",
+  },
+  "sso_provider_unavailable": {
+    status: 503,
+    when: "Supabase Auth cannot be reached or is busy; nothing has changed here, retry",
+  },
+  "scim_token_not_found": { status: 404, when: "The team has no SCIM token with that id" },
+  "scim_token_limit_reached": {
+    status: 409,
+    when: "The team has as many SCIM tokens as it may have; see `limit`",
+  },
+  "invalid_scim_token": { status: 401, when: "The SCIM token is not known" },
+  "scim_token_revoked": { status: 401, when: "The SCIM token was revoked" },
+  "method_not_allowed": { status: 405, when: "What SCIM says of itself can be read, and nothing else" },
+  "scim_resource_not_found": { status: 404, when: "The team has no user or group with that id" },
+  "scim_uniqueness": { status: 409, when: "Another user or group of the team has it; see `attribute`" },
+  "precondition_failed": { status: 412, when: "The resource is of another version than `If-Match` says" },
+  "invalid_scim_filter": {
+    status: 400,
+    when: "The filter cannot be read, or is about what cannot be searched",
+  },
+  "invalid_scim_path": { status: 400, when: "The path of a patch leads nowhere" },
+  "invalid_scim_syntax": { status: 400, when: "The request is not built as SCIM says" },
+  "invalid_scim_value": { status: 400, when: "A value is missing or not what its attribute takes" },
+  "scim_mutability": { status: 400, when: "The attribute is not the client's to set" },
+  "scim_no_target": { status: 400, when: "The path of a patch selects nothing" },
+  "member_not_signed_in": {
+    status: 409,
+    when: "The directory's user has not signed in yet, so there is nobody to wrap the key for",
   },
   "internal_error": { status: 500, when: "Something failed that should not have; quote the `request_id`" },
   "service_unavailable": { status: 503, when: "The database cannot be reached or is busy; retry" },

@@ -4,7 +4,7 @@ import { ApiError } from "../errors.ts";
 import type { AppContext } from "../context.ts";
 
 /** Answers a thrown error: `{"error": code, "request_id": …, …details}`. Spec section 7. */
-export function answerError(error: Error, c: AppContext): Response {
+export function answerError(error: Error, c: AppContext): Response | Promise<Response> {
   const known = error instanceof ApiError ? error : new ApiError("internal_error");
   if (known !== error) {
     // The message may quote what the client sent; the name and the place may not.
@@ -17,6 +17,7 @@ export function answerError(error: Error, c: AppContext): Response {
       place,
     });
   }
+  if (c.var.answerRefusal !== undefined) return c.var.answerRefusal(known, c);
   const body = { error: known.code, request_id: c.var.requestId, ...known.details };
   return c.json(body, known.status, known.headers);
 }

@@ -1,4 +1,4 @@
-/** POST to addresses that users gave: only to public ones, without following where they point, and for a short time. */
+/** Requests to addresses that users gave: only to public ones, without following where they point, and for a short time. */
 
 import { findUrlFault, isPublicAddress } from "../domain/public_address.ts";
 
@@ -27,6 +27,9 @@ export interface GuardedAnswer {
   retryAfter: string | null;
 }
 
+/** What came of fetching something: its bytes, or why there are none. */
+export type GuardedBody = { bytes: Uint8Array; fault: null } | { bytes: null; fault: string };
+
 /** Requests to other people's addresses. */
 export interface GuardedFetch {
   /**
@@ -36,6 +39,11 @@ export interface GuardedFetch {
   findFault(url: string): Promise<string | undefined>;
   /** Checks the URL again and posts `body`. Never throws, and tells nothing of the answer but its status. */
   post(url: string, headers: Record<string, string>, body: string): Promise<GuardedAnswer>;
+  /**
+   * Checks the URL again and fetches at most `bytesMax`. Never throws. Faults besides those of `findFault`: `timeout`,
+   * `unreachable`, `too_large`, `http_<status>` for every status but 200.
+   */
+  get(url: string, headers: Record<string, string>, bytesMax: number): Promise<GuardedBody>;
 }
 
 /**
@@ -74,7 +82,35 @@ export function openGuardedFetch(options: GuardOptions): GuardedFetch {
         return { status: null, fault: signal.aborted ? "timeout" : "unreachable", retryAfter: null };
       }
     },
+    async get(url, headers, bytesMax) {
+      const fault = await findFault(url);
+      if (fault !== undefined) return { bytes: null, fault };
+      const signal = AbortSignal.timeout(timeoutMs);
+      try {
+        const response = await send(url, { method: "GET", redirect: "manual", signal, headers });
+        const bytes = await readUpTo(response, bytesMax);
+        if (response.status !== 200) return { bytes: null, fault: `http_${response.status}` };
+        return bytes === undefined ? { bytes: null, fault: "too_large" } : { bytes, fault: null };
+      } catch {
+        return { bytes: null, fault: signal.aborted ? "timeout" : "unreachable" };
+      }
+    },
   };
+}
+
+/** Reads a body whole; undefined, and hangs up, when it is longer. */
+async function readUpTo(response: Response, bytesMax: number): Promise<Uint8Array | undefined> {
+  if (response.body === null) return new Uint8Array();
+  const parts: Uint8Array[] = [];
+  let total = 0;
+  for await (const part of response.body) {
+    total += part.byteLength;
+    if (total > bytesMax) return undefined;
+    parts.push(part);
+  }
+  const bytes = new Uint8Array(total);
+  parts.reduce((offset, part) => (bytes.set(part, offset), offset + part.byteLength), 0);
+  return bytes;
 }
 
 /** The records of a name; undefined when it is not certain what they are. */

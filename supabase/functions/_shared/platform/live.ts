@@ -8,6 +8,7 @@ import { openRestDatabase } from "./database_rest.ts";
 import { openResendMailer } from "./mailer_resend.ts";
 import type { LogRecord, Platform } from "./mod.ts";
 import { openPolar } from "./payments_polar.ts";
+import { openProviders } from "./providers_supabase.ts";
 import { createSessionVerifier } from "./session_verifier.ts";
 import { openWebhookSender } from "./webhook_sender.ts";
 
@@ -43,6 +44,7 @@ export function createPlatform(settings: Settings): Platform {
     ...openPolar(settings.polar, writeLog),
     mailer: openResendMailer(settings.mail),
     hooks: openWebhookSender({ allowPrivate: settings.webhookAllowPrivate }),
+    providers: openProviders(settings, { allowPrivate: settings.webhookAllowPrivate }, writeLog),
     now: () => new Date(),
     log: writeLog,
     background: keepAlive,

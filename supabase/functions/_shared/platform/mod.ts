@@ -133,6 +133,29 @@ export interface PaymentProvider {
   verifyEvent(headers: EventHeaders, body: ArrayBuffer): string;
 }
 
+/** An identity provider, as whoever issues sessions has to know it. */
+export interface ProviderRegistration {
+  metadataXml: string;
+  domains: readonly string[];
+  attributeMapping: Readonly<Record<string, unknown>>;
+}
+
+/** Identity providers: their metadata, and the place where they are registered. */
+export interface ProviderDirectory {
+  /** Fetches metadata from a user's address: the text, or a short code that says why not. Never throws. */
+  fetchMetadata(url: string, bytesMax: number): Promise<{ xml: string } | { fault: string }>;
+  /** Whether providers are registered anywhere. The calls below are only for when they are. */
+  registers: boolean;
+  /** Registers a provider and returns its id. Errors of all: `sso_provider_refused`, `sso_provider_unavailable`. */
+  create(provider: ProviderRegistration): Promise<string>;
+  /** Changes some of a provider. Resolves to whether it is there. */
+  update(id: string, changes: Partial<ProviderRegistration>): Promise<boolean>;
+  /** Removes a provider; one that is not there is fine. */
+  remove(id: string): Promise<void>;
+  /** The provider of an entity, and when it was registered. */
+  find(entityId: string): Promise<{ id: string; createdAt: string } | undefined>;
+}
+
 /** Everything that reaches outside the process. */
 export interface Platform {
   db: Database;
@@ -142,6 +165,7 @@ export interface Platform {
   payments: PaymentProvider;
   mailer: Mailer;
   hooks: WebhookSender;
+  providers: ProviderDirectory;
   now(): Date;
   log(record: LogRecord): void;
   /** Keeps the process alive until `work` is done, without making the response wait for it. */

@@ -84,9 +84,11 @@ export function createSessionVerifier(
 }
 
 function readSession(payload: Record<string, unknown>): Session {
-  const { sub, email } = payload;
+  const { sub, email, email_verified } = payload;
   if (!isText(sub, SUBJECT_LENGTH_MAX)) throw new ApiError("invalid_session");
-  return { subject: sub, email: isText(email, EMAIL_LENGTH_MAX) ? email : null };
+  // An address that the issuer does not vouch for is nobody's: it would open invitations and memberships.
+  const vouched = email_verified !== false && email_verified !== "false";
+  return { subject: sub, email: vouched && isText(email, EMAIL_LENGTH_MAX) ? email : null };
 }
 
 function isText(value: unknown, lengthMax: number): value is string {

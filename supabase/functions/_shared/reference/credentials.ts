@@ -20,6 +20,11 @@ export const SCHEMES = {
     bearerFormat: "JWT",
     description: "A session JWT of the identity provider. API keys are refused: `session_jwt_required`.",
   },
+  scimToken: {
+    type: "http",
+    scheme: "bearer",
+    description: "`scim_…`, a token of a team's directory, which an admin of the team makes.",
+  },
   cronSecret: {
     type: "http",
     scheme: "bearer",
@@ -54,6 +59,10 @@ export const CREDENTIALS: Record<string, CredentialClass> = {
   },
   requireSession: SESSION,
   acceptSession: { ...SESSION, optional: true },
+  requireScimToken: {
+    schemes: ["scimToken"],
+    errors: ["missing_or_invalid_bearer_token", "invalid_scim_token", "scim_token_revoked"],
+  },
   requireCronSecret: { schemes: ["cronSecret"], errors: ["invalid_cron_secret", "cron_not_configured"] },
   receiveBillingEvent: {
     schemes: ["webhookSignature"],

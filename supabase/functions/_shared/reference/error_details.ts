@@ -48,6 +48,11 @@ export const ERROR_DETAILS: Partial<Record<keyof typeof CATALOGUE, z.ZodRawShape
   "rate_limited": { retry_after_seconds: count(1_800) },
   "webhook_limit_reached": { limit: count(20) },
   "seats_in_use": { seats_taken: count(5) },
+  "plan_required": { plan: words("pro"), required_plan: words("enterprise") },
+  "invalid_metadata": { reason: words("certificate_not_live") },
+  "sso_domain_taken": { domain: words("example.com").optional() },
+  "sso_provider_unavailable": { reason },
+  "scim_token_limit_reached": { limit: count(20) },
   "storage_unavailable": { reason },
   "service_unavailable": { reason },
 };

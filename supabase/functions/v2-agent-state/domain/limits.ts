@@ -49,3 +49,16 @@ export const PRODUCT_ID_LENGTH_MAX = 128;
 export const SEATS_MAX = 100_000;
 /** Tries to accept an invitation, for each caller in an hour. */
 export const ACCEPT_TRIES_MAX = 30;
+/** Body of SCIM requests: a whole group of ten thousand members. */
+export const SCIM_BODY_BYTES_MAX = 2 * 1024 * 1024;
+/** Resources of one page of a SCIM search, and of one that does not say. */
+export const SCIM_COUNT_MAX = 200;
+export const SCIM_COUNT_DEFAULT = 100;
+/** Metadata of an identity provider, as text in UTF-8. */
+export const METADATA_BYTES_MAX = 256 * 1024;
+/** Body of PUT /sso/:teamId/config: metadata, escaped as JSON, with room for the other fields. */
+export const SSO_BODY_BYTES_MAX = 768 * 1024;
+/** Domains of one identity provider, claims of its mapping, groups with roles. */
+export const SSO_DOMAINS_MAX = 50;
+export const SSO_CLAIMS_MAX = 50;
+export const SSO_GROUPS_MAX = 200;

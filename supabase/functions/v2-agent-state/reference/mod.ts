@@ -6,6 +6,8 @@ import { HEALTH } from "../../_shared/reference/shapes.ts";
 import { ACCOUNT_OPERATIONS } from "./account.ts";
 import { AGENT_OPERATIONS } from "./agents.ts";
 import { type Scene, SHOWN } from "./scene.ts";
+import { SCIM_OPERATIONS } from "./scim.ts";
+import { SSO_OPERATIONS } from "./sso.ts";
 import { TEAM_AUDIT_OPERATIONS } from "./team_audit.ts";
 import { TEAM_OPERATIONS } from "./teams.ts";
 import { WEBHOOK_OPERATIONS } from "./webhooks.ts";
@@ -59,6 +61,8 @@ The prefix \`/v2\` may stand before each path.`,
     { name: "Settings and telemetry", description: "What belongs to the person who has signed in" },
     { name: "Billing", description: "Plans, seats and credit" },
     { name: "Webhooks", description: "Telling other systems" },
+    { name: "Single sign-on", description: "A team's identity provider, and the tokens of its directory" },
+    { name: "SCIM", description: "SCIM 2.0 (RFC 7644): what Okta and Entra provision a team with" },
     { name: "Jobs", description: "What a scheduler calls" },
     { name: "Service", description: "The service itself" },
   ],
@@ -68,6 +72,8 @@ The prefix \`/v2\` may stand before each path.`,
     ...TEAM_OPERATIONS,
     ...TEAM_AUDIT_OPERATIONS,
     ...WEBHOOK_OPERATIONS,
+    ...SSO_OPERATIONS,
+    ...SCIM_OPERATIONS,
     ...SERVICE_OPERATIONS,
   },
   scene: SHOWN,

@@ -17,6 +17,12 @@ export interface Scene {
   webhookUrl: string;
   /** Of an invitation to the caller. */
   invitationToken: string;
+  /** Of an identity provider that nobody else has. */
+  metadataXml: string;
+  /** A token of the team's directory, a user and a group in it. */
+  scimTokenId: string;
+  scimUserId: string;
+  scimGroupId: string;
   /** The headers of an event that the payment provider signed. */
   sign(body: string): Record<string, string>;
 }
@@ -33,6 +39,10 @@ export const SHOWN: Scene = {
   webhookId: "c5a7e9d3-0b46-4d28-8e1f-92f4a6b3d710",
   webhookUrl: "https://hooks.example.com/agent-state",
   invitationToken: "inv_5tq1mZ8rW3kVh0yYB9sLx2cJfU7nEoPgDa4iRbTvKQw",
+  metadataXml: "<EntityDescriptor …>…</EntityDescriptor>",
+  scimTokenId: "e8d4f1b2-7a36-4c95-b0de-13a5c8f79e42",
+  scimUserId: "2819c223-7f76-453a-919d-413861904646",
+  scimGroupId: "902c246b-6245-4190-8e05-00816be7344a",
   sign: () => ({
     "webhook-id": "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W",
     "webhook-timestamp": "1795176000",

@@ -25,12 +25,18 @@ const SHOWN_TEAM = z.object({
   rotation_seq: count(0),
   created_at: time,
 }).meta({ id: "Team" });
+const LISTED_TEAM = SHOWN_TEAM.extend({
+  rotation_due: z.literal(true).optional().describe(
+    "Somebody who held the key was removed by the directory, and it has not been rotated since",
+  ),
+}).meta({ id: "ListedTeam" });
 const MEMBER = z.object({
   member_id: words("user-2"),
   role: ROLE,
   status: z.literal("active"),
   has_grant: z.boolean().meta({ examples: [true] }),
   created_at: time,
+  scim_user_id: uuid(SHOWN.scimUserId).optional().describe("Of whom the directory manages"),
 }).meta({ id: "Member" });
 const SHOWN_GRANT = z.object({
   team_id,
@@ -131,7 +137,7 @@ export const TEAM_OPERATIONS: Operations<Scene> = {
   "GET /teams": {
     tag: "Teams",
     summary: "List the teams of the caller",
-    answers: { 200: { body: z.object({ teams: z.array(SHOWN_TEAM) }) } },
+    answers: { 200: { body: z.object({ teams: z.array(LISTED_TEAM) }) } },
     example: () => ({}),
   },
   "GET /teams/:id/members": {
@@ -151,7 +157,7 @@ export const TEAM_OPERATIONS: Operations<Scene> = {
     body: GRANT,
     fields: FIELDS,
     answers: { 201: { body: z.object({ team_id, member_id: words("user-3"), role: ROLE }) } },
-    errors: [...IN_TEAM, ...SEAT_ERRORS, "stale_rotation", "last_admin"],
+    errors: [...IN_TEAM, ...SEAT_ERRORS, "stale_rotation", "last_admin", "member_not_signed_in"],
     example: ({ teamId }) => ({
       path: { id: teamId },
       body: { member_id: "user-3", member_pubkey: PEM, wrapped_dek: WRAPPED, role: "write" },
