@@ -1,4 +1,4 @@
--- STAND-INS, for tests only: what Supabase has and plain Postgres has not, reduced to what the schedule touches. They
+-- STAND-INS, for tests only: what Supabase has and plain Postgres has not, reduced to what the migrations touch. They
 -- have the signatures of pg_cron 1.6, pg_net 0.14 and supabase_vault 0.3, keep what they are given, and do nothing else.
 
 create schema cron;
@@ -63,3 +63,19 @@ create function vault.update_secret(
 language sql as $$
   update vault.secrets set secret = coalesce(new_secret, secret), name = coalesce(new_name, name) where id = secret_id
 $$;
+
+create schema storage;
+create table storage.buckets (
+  id text primary key,
+  name text not null unique,
+  public boolean default false,
+  file_size_limit bigint,
+  allowed_mime_types text[]
+);
+create table storage.objects (
+  id uuid primary key default gen_random_uuid(),
+  bucket_id text references storage.buckets (id),
+  name text
+);
+alter table storage.buckets enable row level security;
+alter table storage.objects enable row level security;
