@@ -39,8 +39,7 @@ export async function ask(url: string, init: RequestInit = {}): Promise<Seen> {
       skew: Number.isNaN(date) ? undefined : Math.round((date + 500 - (startedAt + endedAt) / 2) / 1000),
     };
   } catch (error) {
-    const reason = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-    return { ...NOTHING, reason, ms: Date.now() - startedAt };
+    return { ...NOTHING, reason: explain(error), ms: Date.now() - startedAt };
   }
 }
 
@@ -57,6 +56,12 @@ const NOTHING: Seen = {
 /** What was answered, short enough for a line. */
 export function describe({ status, text, reason }: Seen): string {
   return status === 0 ? reason : `${status} ${text.replaceAll(/\s+/g, " ").trim().slice(0, 120)}`.trim();
+}
+
+/** An error and what caused it: of a failed fetch only the cause says why. */
+function explain(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause === undefined ? error.message : `${error.message}: ${explain(error.cause)}`;
 }
 
 function parse(text: string): unknown {

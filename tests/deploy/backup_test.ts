@@ -9,6 +9,7 @@ import type { StackFile } from "../../local/data_dir.ts";
 import { dumpDatabase, loadDatabase } from "../../local/backup_database.ts";
 import { exists } from "../../local/files.ts";
 import { cloneDatabase } from "../support/database.ts";
+import { onEveryBackend } from "../support/harness.ts";
 import { runCommand, startService, until, withDataDir } from "../support/service.ts";
 
 const BASE = "/functions/v1/v2-agent-state";
@@ -266,4 +267,40 @@ Deno.test({
         await to.drop();
       }
     }),
+});
+
+onEveryBackend((test) => {
+  test("backup: a hosted project is taken along, database and bucket, and goes on elsewhere", (world) =>
+    withBackups((root) =>
+      withDataDir(async (dataDir) => {
+        const token = `sov_proj_${crypto.randomUUID()}`;
+        const bytes = crypto.getRandomValues(new Uint8Array(2_000));
+        const snapshot = {
+          agent_id: "moving",
+          sequence_number: 0,
+          parent_snapshot: null,
+          policy_hash: "0".repeat(64),
+          client_payload_hash: createHash("sha256").update(bytes).digest("hex"),
+          ciphertext_b64: bytes.toBase64(),
+          byte_size: bytes.length,
+          timestamp: "2026-11-21T00:00:00.000Z",
+        };
+        assert.equal((await world.request("POST", "/snapshot", { token, body: snapshot })).status, 200);
+        const stored = await world.request("GET", "/snapshot/moving/latest", { token });
+        const storage = new URL(stored.body.ciphertextUrl).origin;
+
+        await backUp(root, dataDir, "--db", world.databaseUrl, "--storage", storage);
+        const restored = await runCommand("restore", [root], dataDir);
+        assert.equal(restored.code, 0, restored.output);
+        const service = startService(dataDir);
+        const { url } = await service.ready();
+        const response = await fetch(`${url}${BASE}/snapshot/moving/latest`, {
+          headers: { authorization: `Bearer ${token}` },
+        });
+        const { ciphertextUrl } = await response.json();
+        assert.deepEqual(await (await fetch(ciphertextUrl)).bytes(), bytes);
+        service.kill("SIGTERM");
+        assert.equal(await service.exit, 0);
+      })
+    ));
 });
