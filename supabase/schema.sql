@@ -3229,7 +3229,8 @@ begin
   end if;
   for v_gone in
     select j.jobname from cron.job j
-     where j.jobname like 'agent-state-%' and j.jobname not in (select s.name from app.list_schedule() s)
+     where j.jobname like 'agent-state-%' and j.jobname <> 'agent-state-history'
+       and j.jobname not in (select s.name from app.list_schedule() s)
   loop
     perform cron.unschedule(v_gone);
   end loop;
@@ -3237,6 +3238,9 @@ begin
     perform cron.schedule(v_job.name, v_job.expression, format('select app.call_job(%L)', v_job.name));
     v_count := v_count + 1;
   end loop;
+  perform cron.schedule('agent-state-history', '43 4 * * *',
+    'delete from cron.job_run_details where end_time < now() - interval ''7 days'' and jobid in '
+      '(select jobid from cron.job where jobname like ''agent-state-%'')');
   return v_count;
 end
 $function$;

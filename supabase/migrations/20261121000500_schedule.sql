@@ -109,8 +109,9 @@ $$;
 revoke execute on function app.call_job(text) from public, anon, authenticated;
 
 -- app.schedule_jobs: make pg_cron's jobs those of the list ---------------------------------------------------
--- Adds, changes and removes; only names that begin with `agent-state-` are ours. Returns how many jobs there are now:
--- none where pg_cron is missing.
+-- Adds, changes and removes; only names that begin with `agent-state-` are ours. pg_cron keeps a row of every run for
+-- ever, so one more job forgets ours after a week. Returns how many jobs of the list there are now: none where pg_cron
+-- is missing.
 create function app.schedule_jobs()
 returns int
 language plpgsql
@@ -126,7 +127,8 @@ begin
   end if;
   for v_gone in
     select j.jobname from cron.job j
-     where j.jobname like 'agent-state-%' and j.jobname not in (select s.name from app.list_schedule() s)
+     where j.jobname like 'agent-state-%' and j.jobname <> 'agent-state-history'
+       and j.jobname not in (select s.name from app.list_schedule() s)
   loop
     perform cron.unschedule(v_gone);
   end loop;
@@ -134,6 +136,9 @@ begin
     perform cron.schedule(v_job.name, v_job.expression, format('select app.call_job(%L)', v_job.name));
     v_count := v_count + 1;
   end loop;
+  perform cron.schedule('agent-state-history', '43 4 * * *',
+    'delete from cron.job_run_details where end_time < now() - interval ''7 days'' and jobid in '
+      '(select jobid from cron.job where jobname like ''agent-state-%'')');
   return v_count;
 end
 $$;

@@ -85,7 +85,7 @@ afterPush(
     const buckets = await sql.query("select id, public, file_size_limit::int from storage.buckets");
     assert.deepEqual(buckets.rows, [{ id: "agent-state", public: true, file_size_limit: 524_288 }]);
     const jobs = await sql.query("select count(*)::int as count from cron.job");
-    assert.deepEqual(jobs.rows, [{ count: 4 }]);
+    assert.deepEqual(jobs.rows, [{ count: 5 }]);
   },
 );
 
