@@ -142,7 +142,14 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
   }));
 
   if (options.schedule) {
-    const schedule = await startSchedule({ db: database.db, origin: url, secret: cronSecret, log });
+    const everySeconds = readSeconds(env.SCHEDULE_SECONDS);
+    const schedule = await startSchedule({
+      db: database.db,
+      origin: url,
+      secret: cronSecret,
+      log,
+      everySeconds,
+    });
     parts.defer(() => schedule.stop());
   }
   const startedAt = new Date().toISOString();
@@ -205,6 +212,14 @@ function portError(error: unknown, hostname: string, port: number): unknown {
     );
   }
   return error;
+}
+
+function readSeconds(text: string | undefined): number | undefined {
+  if (text === undefined || text === "") return undefined;
+  if (!/^[1-9][0-9]{0,4}$/.test(text)) {
+    throw new Error(`SCHEDULE_SECONDS is not a number of seconds: ${text}`);
+  }
+  return Number(text);
 }
 
 function isLoopback(hostname: string): boolean {

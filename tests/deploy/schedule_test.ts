@@ -5,7 +5,7 @@ import { startSchedule } from "../../local/schedule.ts";
 import { migrate } from "../../local/migrate.ts";
 import type { LogRecord } from "../../supabase/functions/_shared/platform/mod.ts";
 import { cloneDatabase, type ClonedDatabase, createEmptyDatabase } from "../support/database.ts";
-import { eventually } from "../support/eventually.ts";
+import { eventually, settled } from "../support/eventually.ts";
 import { onOneBackend } from "../support/harness.ts";
 
 const URL_OF_FUNCTIONS = "https://abcdefghijklmnopqrst.supabase.co/functions/v1";
@@ -220,5 +220,23 @@ onOneBackend((test) => {
         error: "service_unavailable",
       },
     ]);
+  });
+
+  test("every job comes again after its interval, and none once the schedule was stopped", async (world) => {
+    let asked = 0;
+    await using server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => {
+      asked++;
+      return Response.json({});
+    });
+    const schedule = await startSchedule({
+      db: world.platform.db,
+      origin: `http://127.0.0.1:${server.addr.port}`,
+      secret: SECRET,
+      log: () => {},
+      everySeconds: 0.02,
+    });
+    await eventually("each came three times", () => asked >= 12);
+    schedule.stop();
+    await settled("the count of requests", () => asked);
   });
 });
