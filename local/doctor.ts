@@ -12,13 +12,14 @@ import { findRunningStack } from "./data_dir.ts";
 import { lookInside } from "./doctor_inside.ts";
 import { checkRoutes, checkScheduleSecret, lookFromOutside, type Outside } from "./doctor_outside.ts";
 import { fail, type Finding, show, summarise } from "./doctor_report.ts";
+import { makeRoundTrip } from "./doctor_round_trip.ts";
 import { lookAtSchedule, readSchedule, readScheduleSecret } from "./doctor_schedule.ts";
 import { lookAtSettings } from "./doctor_settings.ts";
 import { exists } from "./files.ts";
 import { print, printError } from "./print.ts";
 
 const USAGE =
-  "Usage: deno task doctor [--url https://<ref>.supabase.co] [--db postgresql://…] [--env FILE] [--jwks URL]";
+  "Usage: deno task doctor [--url https://<ref>.supabase.co] [--db postgresql://…] [--env FILE] [--jwks URL] [--write]";
 const UNFIT = 1;
 const UNUSABLE = 2;
 const STATEMENT_TIMEOUT_MS = 120_000;
@@ -29,13 +30,17 @@ export interface Patient {
   databaseUrl?: string | undefined;
   /** Text of a file of settings. */
   settings?: string | undefined;
+  /** Also stores something and takes it out again. */
+  write?: boolean | undefined;
 }
 
 /** Looks at everything that was named. */
-export async function examine({ outside, databaseUrl, settings }: Patient): Promise<Finding[]> {
+export async function examine({ outside, databaseUrl, settings, write }: Patient): Promise<Finding[]> {
   const findings: Finding[] = [];
   if (settings !== undefined) findings.push(...lookAtSettings(settings));
   if (outside !== undefined) findings.push(...await lookFromOutside(outside));
+  const reached = !findings.some(({ check, state }) => check === "function state" && state === "fail");
+  if (outside !== undefined && write && reached) findings.push(...await makeRoundTrip(outside));
   if (databaseUrl !== undefined) findings.push(...await lookAtDatabase(databaseUrl, outside));
   return findings;
 }
@@ -89,7 +94,7 @@ async function main(): Promise<void> {
 }
 
 async function readPatient(): Promise<Patient> {
-  const { url, db, env, jwks } = parse();
+  const { url, db, env, jwks, write } = parse();
   const settings = env === undefined
     ? undefined
     : await Deno.readTextFile(env).catch(() => unusable(`Cannot read ${env}.`));
@@ -98,6 +103,7 @@ async function readPatient(): Promise<Patient> {
       outside: url === undefined ? undefined : { origin: originOf(url), jwksUrl: jwks },
       databaseUrl: db,
       settings,
+      write,
     };
   }
   const dataDir = Deno.env.get("DATA_DIR") || ".data";
@@ -105,18 +111,16 @@ async function readPatient(): Promise<Patient> {
   if (stack === undefined) {
     return unusable(`Nothing is running on ${dataDir}; name what to look at.\n${USAGE}`);
   }
-  return { outside: { origin: stack.url, jwksUrl: jwks }, databaseUrl: stack.databaseUrl };
+  return { outside: { origin: stack.url, jwksUrl: jwks }, databaseUrl: stack.databaseUrl, write };
 }
 
-function parse(): {
-  url?: string | undefined;
-  db?: string | undefined;
-  env?: string | undefined;
-  jwks?: string | undefined;
-} {
+function parse() {
   const one = { type: "string" } as const;
   try {
-    return parseArgs({ args: Deno.args, options: { url: one, db: one, env: one, jwks: one } }).values;
+    return parseArgs({
+      args: Deno.args,
+      options: { url: one, db: one, env: one, jwks: one, write: { type: "boolean" } },
+    }).values;
   } catch (error) {
     return unusable(`${error instanceof Error ? error.message : error}\n${USAGE}`);
   }

@@ -1,5 +1,7 @@
 /** The doctor from outside: deployments that are broken on purpose, each with the sentence that names the fault. */
 
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { examine } from "../../local/doctor.ts";
 import type { Finding } from "../../local/doctor_report.ts";
 import { ApiError } from "../../supabase/functions/_shared/errors.ts";
@@ -204,9 +206,9 @@ const CASES: Case[] = [
   },
 ];
 
-async function look(world: World, faults: Faults): Promise<Finding[]> {
+async function look(world: World, faults: Faults, write = false): Promise<Finding[]> {
   let findings: Finding[] = [];
-  await withDeployment(world, faults, async (outside) => void (findings = await examine({ outside })));
+  await withDeployment(world, faults, async (outside) => void (findings = await examine({ outside, write })));
   return findings;
 }
 
@@ -229,5 +231,45 @@ onOneBackend((test) => {
     const findings = await examine({ outside: { origin: "http://deployment.invalid" } });
     assertRed(findings, "transport", /http to deployment\.invalid: keys travel in the clear/, /TLS proxy/);
     assertRed(findings, "function state", /cannot be reached/, /address/);
+  });
+
+  test("doctor: what it stores with --write comes back, and is stored once however often it looks", async (world) => {
+    for (let visit = 0; visit < 3; visit++) {
+      const findings = await look(world, {}, true);
+      assertGreen(findings);
+      assert.ok(findings.some(({ check }) => check === "a snapshot"));
+      assert.ok(findings.some(({ check }) => check === "a block"));
+    }
+    const { rows } = await world.sql.query(
+      "select (select count(*)::int from app.snapshots) as snapshots, (select count(*)::int from app.log_entries) as blocks",
+    );
+    assert.deepEqual(rows, [{ snapshots: 1, blocks: 1 }]);
+  });
+
+  test("doctor: it is not fooled by somebody who wrote under its token, which is no secret", async (world) => {
+    const hash = createHash("sha256").update("else").digest("hex");
+    const chunk = { sequence_number: 1, block_hash: hash, ciphertext_b64: btoa("else") };
+    for (const last of ["0", "1"]) {
+      const { status } = await world.request("POST", "/replicate", {
+        token: `sov_proj_d0c70000-0000-4000-8000-00000000000${last}`,
+        body: { chunks: [chunk], merkle_root: hash },
+      });
+      assert.equal(status, 200);
+    }
+    assertGreen(await look(world, {}, true));
+  });
+
+  test("doctor: snapshots that are stored and not handed out, or changed on the way, are seen with --write", async (world) => {
+    const { blobs } = world.platform;
+    const at = (address: string) => ({ platform: { blobs: { ...blobs, publicUrl: () => address } } });
+    const closed = await look(world, at("http://127.0.0.1:9/private"), true);
+    assertRed(
+      closed,
+      "a snapshot",
+      /stored, but http:\/\/127\.0\.0\.1:9 does not hand it out/,
+      /bucket agent-state public/,
+    );
+    const changed = await look(world, at("data:text/plain,something-else"), true);
+    assertRed(changed, "a snapshot", /comes back with other bytes/, /change or cache/);
   });
 });
