@@ -2460,6 +2460,7 @@ AS $function$
 declare
   v_secret record;
   v_id uuid;
+  v_count int;
 begin
   if p_functions_url !~ '^https?://[^/?#]+/functions/v1$' then
     raise exception 'the address must look like https://<project-ref>.supabase.co/functions/v1';
@@ -2477,7 +2478,11 @@ begin
       perform vault.create_secret(v_secret.column2, v_secret.column1);
     end if;
   end loop;
-  return app.schedule_jobs();
+  v_count := app.schedule_jobs();
+  if v_count > 0 and to_regproc('net.http_post') is not null then
+    perform app.call_job(s.name) from app.list_schedule() s;
+  end if;
+  return v_count;
 end
 $function$;
 

@@ -145,7 +145,8 @@ $$;
 revoke execute on function app.schedule_jobs() from public, anon, authenticated;
 
 -- app.configure_schedule: where the jobs go, and what lets them in -------------------------------------------
--- Once after the first deployment, and again whenever CRON_SECRET changes. Returns how many jobs run now.
+-- Once after the first deployment, and again whenever CRON_SECRET changes. Each job runs once at once, so that nobody
+-- waits for the next hour to see whether it works. Returns how many jobs run now.
 create function app.configure_schedule(p_functions_url text, p_cron_secret text)
 returns int
 language plpgsql
@@ -154,6 +155,7 @@ as $$
 declare
   v_secret record;
   v_id uuid;
+  v_count int;
 begin
   if p_functions_url !~ '^https?://[^/?#]+/functions/v1$' then
     raise exception 'the address must look like https://<project-ref>.supabase.co/functions/v1';
@@ -171,7 +173,11 @@ begin
       perform vault.create_secret(v_secret.column2, v_secret.column1);
     end if;
   end loop;
-  return app.schedule_jobs();
+  v_count := app.schedule_jobs();
+  if v_count > 0 and to_regproc('net.http_post') is not null then
+    perform app.call_job(s.name) from app.list_schedule() s;
+  end if;
+  return v_count;
 end
 $$;
 revoke execute on function app.configure_schedule(text, text) from public, anon, authenticated;

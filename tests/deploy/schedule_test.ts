@@ -92,6 +92,7 @@ onPlatform(
   async (sql) => {
     await sql.query("select app.configure_schedule($1, $2)", [URL_OF_FUNCTIONS, SECRET]);
     await sql.query("select app.configure_schedule($1, $2)", [URL_OF_FUNCTIONS, "another-secret-of-it"]);
+    await sql.query("delete from net.sent");
     await sql.query("select app.call_job('agent-state-webhooks')");
     const { rows } = await sql.query("select headers ->> 'authorization' as header from net.sent");
     assert.deepEqual(rows, [{ header: "Bearer another-secret-of-it" }]);
