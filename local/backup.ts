@@ -13,6 +13,7 @@ import {
   blobsOfDirectory,
   blobsOfStorage,
   copyBlobs,
+  copyFile,
   countMissing,
   listBackups,
   prune,
@@ -21,7 +22,7 @@ import {
   writeManifest,
 } from "./backup_files.ts";
 import { findRunningStack } from "./data_dir.ts";
-import { exists, syncDirectory, writeFileAtomically } from "./files.ts";
+import { exists, syncDirectory } from "./files.ts";
 import { print, printError } from "./print.ts";
 
 const USAGE = "Usage: deno task backup DIR [--keep N] [--db URL [--storage https://<ref>.supabase.co]]";
@@ -95,7 +96,7 @@ async function copyFiles(dataDir: string, target: string): Promise<string[]> {
   const names: string[] = [];
   for await (const { name, isFile } of Deno.readDir(dataDir)) {
     if (!isFile || NOT_KEPT.includes(name) || name.endsWith(".tmp")) continue;
-    await writeFileAtomically(join(target, name), await Deno.readTextFile(join(dataDir, name)));
+    await copyFile(join(dataDir, name), join(target, name));
     names.push(name);
   }
   return names.sort();

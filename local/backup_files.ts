@@ -171,6 +171,12 @@ export async function prune(root: string, keep: number): Promise<{ backups: numb
   return { backups: old.length, blobs };
 }
 
+/** Copies a file of whatever bytes; a crash leaves all of it or nothing. */
+export async function copyFile(from: string, to: string): Promise<void> {
+  await writeBlob(to, await Deno.readFile(from));
+  await syncDirectory(dirname(to));
+}
+
 async function writeBlob(path: string, bytes: Uint8Array): Promise<void> {
   await Deno.mkdir(dirname(path), { recursive: true });
   const temporary = `${path}.${crypto.randomUUID()}.tmp`;

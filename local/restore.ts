@@ -12,6 +12,7 @@ import {
   blobsOfDirectory,
   type BlobSource,
   copyBlobs,
+  copyFile,
   countMissing,
   listBackups,
   type Manifest,
@@ -19,7 +20,6 @@ import {
   readManifest,
 } from "./backup_files.ts";
 import { lockDataDir } from "./data_dir.ts";
-import { writeFileAtomically } from "./files.ts";
 import { findBroken } from "./invariants.ts";
 import { listVersions, migrate, migrateTo } from "./migrate.ts";
 import { startPostgres } from "./postgres.ts";
@@ -62,9 +62,7 @@ async function restore(
   if (spoiled > 0) {
     throw new Error(`${spoiled} of ${wanted.size} blobs of the backup are missing or damaged.`);
   }
-  for (const file of files) {
-    await writeFileAtomically(join(dataDir, file), await Deno.readTextFile(join(root, name, "files", file)));
-  }
+  for (const file of files) await copyFile(join(root, name, "files", file), join(dataDir, file));
   print(`Blobs     ${wanted.size}`);
 
   await migrateTo(url, database.migrations);
