@@ -104,7 +104,8 @@ function isName(name: string): boolean {
   return NAME.test(name) && !name.split("/").some((segment) => /^\.+$/.test(segment));
 }
 
-function pathOf(root: string, name: string): string {
+/** The file of a blob. Throws on what is no name of one. */
+export function pathOf(root: string, name: string): string {
   if (!isName(name)) throw new TypeError("Not a blob's name");
   return join(root, ...name.split("/").flatMap(shorten));
 }

@@ -30,7 +30,23 @@ interface Migration {
 
 /** Applies the files of `dir` that the database does not have yet, in order. Returns their names. */
 export async function migrate(url: string, dir: string = MIGRATIONS): Promise<string[]> {
-  const migrations = await listMigrations(dir);
+  return await applyAll(url, dir, await listMigrations(dir));
+}
+
+/** Applies exactly these versions. Throws, before anything is done, when a file of one is missing. */
+export async function migrateTo(url: string, versions: readonly string[]): Promise<void> {
+  const migrations = await listMigrations(MIGRATIONS);
+  const missing = versions.find((version) => !migrations.some((migration) => migration.version === version));
+  if (missing !== undefined) throw new Error(`Migration ${missing} is not in this clone: it is too old.`);
+  await applyAll(url, MIGRATIONS, migrations.filter(({ version }) => versions.includes(version)));
+}
+
+/** Versions of this clone's migrations, in order. */
+export async function listVersions(): Promise<string[]> {
+  return (await listMigrations(MIGRATIONS)).map(({ version }) => version);
+}
+
+async function applyAll(url: string, dir: string, migrations: readonly Migration[]): Promise<string[]> {
   const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 10_000 });
   // A connection that breaks also fails the query that is waiting on it; the event says nothing more.
   client.on("error", () => {});

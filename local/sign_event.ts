@@ -6,7 +6,7 @@
 import { parseArgs } from "node:util";
 import { Webhook } from "standardwebhooks";
 import { findRunningStack } from "./data_dir.ts";
-import { localPolarSecret } from "./polar_secret.ts";
+import { localPolarSecret } from "./secrets.ts";
 import { print, printError } from "./print.ts";
 
 const USAGE = `Usage: deno task sign-event KIND --user U [--product P] [--plan PLAN] [--seats N]

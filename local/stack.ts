@@ -1,7 +1,7 @@
 /** The whole service in one process: Postgres, migrations, blobs, sessions and HTTP, started and stopped in order. */
 
 import { join, resolve } from "node:path";
-import { readSettings, type Settings } from "../supabase/functions/_shared/env.ts";
+import { readSettings } from "../supabase/functions/_shared/env.ts";
 import { openDirectDatabase } from "../supabase/functions/_shared/platform/database_direct.ts";
 import { openResendMailer } from "../supabase/functions/_shared/platform/mailer_resend.ts";
 import type { LogRecord, Platform } from "../supabase/functions/_shared/platform/mod.ts";
@@ -16,10 +16,11 @@ import { lockDataDir, removeStackFile, writeStackFile } from "./data_dir.ts";
 import { openMailFiles } from "./mail_files.ts";
 import { migrate } from "./migrate.ts";
 import { startPostgres } from "./postgres.ts";
-import { localPolarSecret } from "./polar_secret.ts";
 import { print } from "./print.ts";
+import { startSchedule } from "./schedule.ts";
+import { localCronSecret, localPolarSecret } from "./secrets.ts";
 import { LOCAL_AUDIENCE, LOCAL_ISSUER, openSessionIssuer, type SessionIssuer } from "./session_issuer.ts";
-import { type Job, startJobs, trackWork } from "./work.ts";
+import { trackWork } from "./work.ts";
 
 const DRAIN_MS = 10_000;
 const POOL_SIZE = 8;
@@ -36,7 +37,8 @@ export interface StackOptions {
   publicUrl?: string;
   /** The environment that settings are read from. */
   env?: Record<string, string | undefined>;
-  jobs?: (platform: Platform, settings: Settings) => readonly Job[];
+  /** Runs the scheduled jobs, as Supabase Cron does on a hosted project. */
+  schedule?: boolean;
   /** Receives lines for people. */
   say?: (line: string) => void;
   /** Leaves the log out. */
@@ -73,7 +75,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
 
 /** Starts the parts in order; each leaves in `parts` how it stops, and they stop in the opposite order. */
 async function start(options: StackOptions, parts: AsyncDisposableStack): Promise<Omit<Stack, "stop">> {
-  const { hostname = "127.0.0.1", port, jobs = () => [], env = {}, say = () => {} } = options;
+  const { hostname = "127.0.0.1", port, env = {}, say = () => {} } = options;
   const dataDir = resolve(options.dataDir);
   const log = options.quiet ? () => {} : writeLog;
 
@@ -108,6 +110,7 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
 
   const issuer = env.SESSION_ISSUER || LOCAL_ISSUER;
   const audience = env.SESSION_AUDIENCE || LOCAL_AUDIENCE;
+  const cronSecret = env.CRON_SECRET || await localCronSecret(dataDir);
   const settings = readSettings({
     SESSION_JWKS_URL: `${url}/auth/v1/.well-known/jwks.json`,
     // A receiver beside a stack that is for this machine alone; one that others reach keeps to public addresses.
@@ -118,6 +121,7 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
     POLAR_WEBHOOK_SECRET: env.POLAR_WEBHOOK_SECRET || await localPolarSecret(dataDir),
     BILLING_RETURN_ORIGINS: env.BILLING_RETURN_ORIGINS || "http://localhost:*,http://127.0.0.1:*",
     SESSION_AUDIENCE: audience,
+    CRON_SECRET: cronSecret,
   });
   const platform: Platform = {
     db: database.db,
@@ -140,8 +144,17 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
     "/auth/v1/.well-known/jwks.json": () => Response.json(sessions.jwks()),
   }));
 
-  const running = startJobs(jobs(platform, settings), log);
-  parts.defer(() => running.stop());
+  if (options.schedule) {
+    const everySeconds = readSeconds(env.SCHEDULE_SECONDS);
+    const schedule = await startSchedule({
+      db: database.db,
+      origin: url,
+      secret: cronSecret,
+      log,
+      everySeconds,
+    });
+    parts.defer(() => schedule.stop());
+  }
   const startedAt = new Date().toISOString();
   await writeStackFile(dataDir, { pid: Deno.pid, url, databaseUrl, issuer, audience, startedAt });
   parts.defer(() => removeStackFile(dataDir));
@@ -202,6 +215,14 @@ function portError(error: unknown, hostname: string, port: number): unknown {
     );
   }
   return error;
+}
+
+function readSeconds(text: string | undefined): number | undefined {
+  if (text === undefined || text === "") return undefined;
+  if (!/^[1-9][0-9]{0,4}$/.test(text)) {
+    throw new Error(`SCHEDULE_SECONDS is not a number of seconds: ${text}`);
+  }
+  return Number(text);
 }
 
 function isLoopback(hostname: string): boolean {

@@ -1,23 +1,11 @@
 /** `deno task start`: runs the whole service on this machine until it is told to stop. */
 
-import { deliverMail } from "../supabase/functions/_shared/flows/deliver_mail.ts";
-import { deliverWebhooks } from "../supabase/functions/_shared/flows/deliver_webhooks.ts";
-import { sweepSnapshots } from "../supabase/functions/v2-agent-state/flows/sweep_snapshots.ts";
-import type { Settings } from "../supabase/functions/_shared/env.ts";
-import type { Platform } from "../supabase/functions/_shared/platform/mod.ts";
 import { DataDirInUse } from "./data_dir.ts";
 import { watchLauncher } from "./launcher.ts";
 import { print, printError } from "./print.ts";
 import { PortInUse, type Stack, startStack } from "./stack.ts";
-import type { Job } from "./work.ts";
 
 const SAME_SIGNAL_MS = 1000;
-const SWEEP_MS = 60_000;
-const SWEEP_LIMIT = 1000;
-const MAIL_MS = 15_000;
-const MAIL_LIMIT = 100;
-const WEBHOOKS_MS = 5_000;
-const WEBHOOKS_LIMIT = 500;
 
 const env = Deno.env.toObject();
 
@@ -39,7 +27,7 @@ async function main(): Promise<void> {
       port,
       env,
       say: print,
-      jobs: listJobs,
+      schedule: true,
       ...(env.HOST ? { hostname: env.HOST } : {}),
       ...(env.DATABASE_URL ? { databaseUrl: env.DATABASE_URL } : {}),
       ...(publicUrl ? { publicUrl } : {}),
@@ -54,27 +42,6 @@ async function main(): Promise<void> {
   print("Stopping …");
   await stack.stop();
   Deno.exit(0);
-}
-
-/** What Supabase Cron does on a hosted project. */
-function listJobs(platform: Platform, settings: Settings): Job[] {
-  return [
-    {
-      name: "sweep_snapshots",
-      everyMs: SWEEP_MS,
-      run: async () => void await sweepSnapshots(platform, SWEEP_LIMIT),
-    },
-    {
-      name: "deliver_mail",
-      everyMs: MAIL_MS,
-      run: async () => void await deliverMail(platform, settings, MAIL_LIMIT),
-    },
-    {
-      name: "deliver_webhooks",
-      everyMs: WEBHOOKS_MS,
-      run: async () => void await deliverWebhooks(platform, settings, WEBHOOKS_LIMIT),
-    },
-  ];
 }
 
 /**

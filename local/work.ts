@@ -1,13 +1,6 @@
-/** What the service does besides answering: work left over from requests, and jobs at intervals. */
+/** What the service does besides answering: work left over from requests. */
 
 import type { LogRecord } from "../supabase/functions/_shared/platform/mod.ts";
-
-/** Something to do again and again. */
-export interface Job {
-  name: string;
-  everyMs: number;
-  run(): Promise<void>;
-}
 
 /** Keeps promises until they settle, so that a stop can wait for them. */
 export function trackWork(log: (record: LogRecord) => void) {
@@ -21,25 +14,6 @@ export function trackWork(log: (record: LogRecord) => void) {
     },
     async drain(): Promise<void> {
       while (running.size > 0) await Promise.all(running);
-    },
-  };
-}
-
-/** Runs each job at its interval, never twice at once. */
-export function startJobs(jobs: readonly Job[], log: (record: LogRecord) => void) {
-  const work = trackWork(log);
-  const busy = new Set<string>();
-  const timers = jobs.map(({ name, everyMs, run }) =>
-    setInterval(() => {
-      if (busy.has(name)) return;
-      busy.add(name);
-      work.add(run().finally(() => void busy.delete(name)));
-    }, everyMs)
-  );
-  return {
-    async stop(): Promise<void> {
-      for (const timer of timers) clearInterval(timer);
-      await work.drain();
     },
   };
 }

@@ -140,6 +140,13 @@ create table app.devices (
 );
 alter table app.devices enable row level security;
 
+create table app.job_runs (
+  path text not null,
+  succeeded_at timestamp with time zone not null,
+  constraint job_runs_pkey PRIMARY KEY (path)
+);
+alter table app.job_runs enable row level security;
+
 create table app.kdf_salts (
   account_id uuid not null,
   salt bytea not null,
@@ -2330,6 +2337,22 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.read_schedule()
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+  select jsonb_agg(jsonb_build_object(
+      'name', s.name,
+      'function', s.function,
+      'path', s.path,
+      'every_minutes', s.every_minutes,
+      'timeout_seconds', s.timeout_seconds,
+      'succeeded_at', app.iso(r.succeeded_at)) order by s.name)
+    from app.list_schedule() s left join app.job_runs r on r.path = s.path
+$function$;
+
 CREATE OR REPLACE FUNCTION api.read_scim_group(p_token_hash bytea, p_group_id uuid, p_members boolean)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -2465,6 +2488,16 @@ begin
     'bytes_stored', coalesce(v_usage.bytes_stored, 0),
     'devices', greatest(v_devices, case when v_usage.store_ops > 0 then 1 else 0 end));
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.record_job_run(p_path text)
+ RETURNS void
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+  insert into app.job_runs as r (path, succeeded_at) values (p_path, now())
+  on conflict (path) do update set succeeded_at = greatest(r.succeeded_at, excluded.succeeded_at)
 $function$;
 
 CREATE OR REPLACE FUNCTION api.record_polar_event(p_webhook_id text, p_kind text, p_object_id text, p_outcome text)
@@ -3034,6 +3067,31 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.call_job(p_name text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_job record;
+  v_url text;
+  v_secret text;
+begin
+  select * into strict v_job from app.list_schedule() s where s.name = p_name;
+  select decrypted_secret into v_url from vault.decrypted_secrets where name = 'agent_state_functions_url';
+  select decrypted_secret into v_secret from vault.decrypted_secrets where name = 'agent_state_cron_secret';
+  if v_url is null or v_secret is null then
+    raise exception 'the schedule has no address or no secret'
+      using hint = 'select app.configure_schedule(''https://<project-ref>.supabase.co/functions/v1'', ''<CRON_SECRET>'')';
+  end if;
+  return net.http_post(
+    url := v_url || '/' || v_job.function || v_job.path,
+    body := '{}'::jsonb,
+    headers := jsonb_build_object('content-type', 'application/json', 'authorization', 'Bearer ' || v_secret),
+    timeout_milliseconds := v_job.timeout_seconds * 1000);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.change_group_members(p_team_id uuid, p_group_id uuid, p_only boolean, p_added uuid[], p_removed uuid[])
  RETURNS uuid[]
  LANGUAGE plpgsql
@@ -3079,6 +3137,40 @@ begin
   values (p_webhook_id, p_kind, p_object_id, p_modified_at)
   on conflict (webhook_id) do nothing;
   return found;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.configure_schedule(p_functions_url text, p_cron_secret text)
+ RETURNS integer
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_secret record;
+  v_id uuid;
+  v_count int;
+begin
+  if p_functions_url !~ '^https?://[^/?#]+/functions/v1$' then
+    raise exception 'the address must look like https://<project-ref>.supabase.co/functions/v1';
+  end if;
+  if p_cron_secret !~ '^[!-~]{16,}$' then
+    raise exception 'the secret must have 16 printable characters or more';
+  end if;
+  for v_secret in
+    values ('agent_state_functions_url', p_functions_url), ('agent_state_cron_secret', p_cron_secret)
+  loop
+    select id into v_id from vault.secrets where name = v_secret.column1;
+    if found then
+      perform vault.update_secret(v_id, v_secret.column2);
+    else
+      perform vault.create_secret(v_secret.column2, v_secret.column1);
+    end if;
+  end loop;
+  v_count := app.schedule_jobs();
+  if v_count > 0 and to_regproc('net.http_post') is not null then
+    perform app.call_job(s.name) from app.list_schedule() s;
+  end if;
+  return v_count;
 end
 $function$;
 
@@ -3162,6 +3254,20 @@ begin
           bytes_stored = u.bytes_stored + excluded.bytes_stored;
   end if;
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.cron_expression(p_every_minutes integer)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO ''
+AS $function$
+  select case
+    when p_every_minutes = 1 then '* * * * *'
+    when p_every_minutes < 60 then format('*/%s * * * *', p_every_minutes)
+    when p_every_minutes = 60 then '17 * * * *'
+    when p_every_minutes = 1440 then '17 4 * * *'
+  end
 $function$;
 
 CREATE OR REPLACE FUNCTION app.cycle_start(p_period_start timestamp with time zone)
@@ -3729,6 +3835,19 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.list_schedule()
+ RETURNS TABLE(name text, function text, path text, every_minutes integer, timeout_seconds integer)
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO ''
+AS $function$
+  values
+    ('agent-state-webhooks', 'v2-agent-state', '/webhooks/dispatch', 1, 55),
+    ('agent-state-lifecycle', 'v2-agent-state', '/lifecycle/dispatch', 1, 55),
+    ('agent-state-retention', 'v2-agent-state', '/retention/purge', 60, 120),
+    ('agent-state-release', 'vault', '/release/dispatch', 5, 120)
+$function$;
+
 CREATE OR REPLACE FUNCTION app.lock_attempt(p_attempt_id uuid, OUT agent app.agents, OUT snapshot app.snapshots, OUT attempt app.snapshot_attempts)
  RETURNS record
  LANGUAGE plpgsql
@@ -4137,6 +4256,37 @@ begin
   ) then
     perform app.refuse('scim_uniqueness', '{"attribute": "emails"}');
   end if;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.schedule_jobs()
+ RETURNS integer
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_job record;
+  v_gone text;
+  v_count int := 0;
+begin
+  if to_regprocedure('cron.schedule(text,text,text)') is null then
+    return 0;
+  end if;
+  for v_gone in
+    select j.jobname from cron.job j
+     where j.jobname like 'agent-state-%' and j.jobname <> 'agent-state-history'
+       and j.jobname not in (select s.name from app.list_schedule() s)
+  loop
+    perform cron.unschedule(v_gone);
+  end loop;
+  for v_job in select s.name, app.cron_expression(s.every_minutes) as expression from app.list_schedule() s loop
+    perform cron.schedule(v_job.name, v_job.expression, format('select app.call_job(%L)', v_job.name));
+    v_count := v_count + 1;
+  end loop;
+  perform cron.schedule('agent-state-history', '43 4 * * *',
+    'delete from cron.job_run_details where end_time < now() - interval ''7 days'' and jobid in '
+      '(select jobid from cron.job where jobname like ''agent-state-%'')');
+  return v_count;
 end
 $function$;
 
@@ -4904,6 +5054,7 @@ grant execute on function api.read_kdf_salt(text,text,bytea) to service_role;
 grant execute on function api.read_log(text,bytea,bigint,bigint,integer,bigint) to service_role;
 grant execute on function api.read_memories(text,text,uuid,bigint,integer,bigint) to service_role;
 grant execute on function api.read_metadata(text,bytea) to service_role;
+grant execute on function api.read_schedule() to service_role;
 grant execute on function api.read_scim_group(bytea,uuid,boolean) to service_role;
 grant execute on function api.read_scim_user(bytea,uuid) to service_role;
 grant execute on function api.read_settings(text,text) to service_role;
@@ -4911,6 +5062,7 @@ grant execute on function api.read_snapshot(text,bytea,text,bigint) to service_r
 grant execute on function api.read_sso_config(text,text,uuid,boolean) to service_role;
 grant execute on function api.read_subscription(text,text) to service_role;
 grant execute on function api.read_usage(text,text) to service_role;
+grant execute on function api.record_job_run(text) to service_role;
 grant execute on function api.record_polar_event(text,text,text,text) to service_role;
 grant execute on function api.record_reads(text[],bytea[],bytea[],integer[]) to service_role;
 grant execute on function api.replace_scim_user(bytea,uuid,integer,text,uuid,integer) to service_role;

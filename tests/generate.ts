@@ -10,7 +10,7 @@ const files = await withMigratedDatabase(async (url) => {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   try {
-    return await generateFiles(client);
+    return await generateFiles(client, url);
   } finally {
     await client.end();
   }

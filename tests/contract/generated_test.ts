@@ -16,7 +16,7 @@ Deno.test({
   async fn() {
     const database = await cloneDatabase();
     try {
-      const stale = await findStale(await generateFiles(database.sql));
+      const stale = await findStale(await generateFiles(database.sql, database.url));
       const names = stale.map(({ path }) => path).join(" and ");
       assert.equal(stale.length, 0, `${names} would be written differently now. Run: deno task generate`);
     } finally {

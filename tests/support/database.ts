@@ -23,8 +23,7 @@ export interface ClonedDatabase {
 
 /** Makes a fresh copy of the template in the Postgres of TEST_DATABASE_URL. */
 export async function cloneDatabase(): Promise<ClonedDatabase> {
-  const maintenance = Deno.env.get("TEST_DATABASE_URL");
-  if (!maintenance) throw new Error("TEST_DATABASE_URL is not set: run the tests with deno task test");
+  const maintenance = requireMaintenance();
   const name = `t_${crypto.randomUUID().replaceAll("-", "")}`;
   for (let tries = 1;; tries++) {
     try {
@@ -36,6 +35,24 @@ export async function cloneDatabase(): Promise<ClonedDatabase> {
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
   }
+  return openDatabase(maintenance, name);
+}
+
+/** Makes a database without any migration in the Postgres of TEST_DATABASE_URL. */
+export async function createEmptyDatabase(): Promise<ClonedDatabase> {
+  const maintenance = requireMaintenance();
+  const name = `t_${crypto.randomUUID().replaceAll("-", "")}`;
+  await execute(maintenance, `create database ${name} template template0`);
+  return openDatabase(maintenance, name);
+}
+
+function requireMaintenance(): string {
+  const url = Deno.env.get("TEST_DATABASE_URL");
+  if (!url) throw new Error("TEST_DATABASE_URL is not set: run the tests with deno task test");
+  return url;
+}
+
+function openDatabase(maintenance: string, name: string): ClonedDatabase {
   const url = withDatabase(maintenance, name);
   const pool = new pg.Pool({ connectionString: url, max: 4 });
   // Tests end connections on purpose.

@@ -35,9 +35,14 @@ export async function withDataDir(run: (dataDir: string) => Promise<void>, mode 
   }
 }
 
-/** Starts the service; `root` is the clone it starts from. */
-export function startService(dataDir: string, env: Record<string, string> = {}, root = ROOT): Service {
-  return startProgram(["run", "-A", "local/start.ts"], dataDir, { PORT: "0", ...env }, root);
+/** Starts the service; `root` is the clone it starts from, `args` what is run instead. */
+export function startService(
+  dataDir: string,
+  env: Record<string, string> = {},
+  root = ROOT,
+  args = ["run", "-A", "local/start.ts"],
+): Service {
+  return startProgram(args, dataDir, { PORT: "0", ...env }, root);
 }
 
 /** Runs one of the other commands to its end. */

@@ -36,7 +36,7 @@ const LET_SERVICE_ROLE_STORE = `
 /** PostgREST hands `bytea` on as the text that it is in JSON; the stand-in's driver would encode that text again. */
 const BYTEA = { to: 17, from: [17], serialize: (value: unknown) => value, parse: (value: string) => value };
 
-/** Opens both adapters on a database. */
+/** Opens both adapters on a database; `url` and `key` are what a deployed function would be given. */
 export async function openSupabaseStandIn(
   database: { url: string; sql: { query(text: string): Promise<unknown> } },
   log: (record: LogRecord) => void,
@@ -62,12 +62,15 @@ export async function openSupabaseStandIn(
     { hostname: "127.0.0.1", port: 0, onListen() {} },
     (request) => app.server.fetch(request),
   );
-  const client = createClient(`http://127.0.0.1:${server.addr.port}`, SECRET_KEY, {
+  const url = `http://127.0.0.1:${server.addr.port}`;
+  const client = createClient(url, SECRET_KEY, {
     auth: { persistSession: false, autoRefreshToken: false },
   });
   const { error } = await client.storage.createBucket(BUCKET, { public: true });
   if (error !== null) throw error;
   return {
+    url,
+    key: SECRET_KEY,
     db: openRestDatabase(client, log),
     blobs: openBlobStorage(client),
     async [Symbol.asyncDispose]() {
