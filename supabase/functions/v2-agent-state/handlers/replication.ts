@@ -9,6 +9,7 @@ import { base64, hash, sequence, timestamp } from "../../_shared/middleware/shap
 import { timed } from "../../_shared/middleware/timing.ts";
 import { CHUNK_BYTES_MAX, REPLAY_CHUNKS_MAX, REPLICATE_CHUNKS_MAX } from "../domain/limits.ts";
 import { arrangeChunks, type Chunk, findContradictions } from "../domain/replication.ts";
+import { appendLog } from "../flows/append_log.ts";
 import { type LogEntry, openLogRun } from "../flows/read_log.ts";
 import { streamJson } from "../../_shared/middleware/stream_json.ts";
 
@@ -52,24 +53,12 @@ export async function replicate(c: AppContext): Promise<Response> {
   const { chunks, merkle_root } = await parseBody(c, APPEND);
   const arranged = arrangeChunks(chunks);
   await refuseContradictions(c, arranged);
-  const has = (key: "payloadHash" | "timestamp") => arranged.some((chunk) => chunk[key] !== null);
-  const { told = false, ...answer } = await timed(
-    c,
-    "database",
-    () =>
-      c.var.platform.db.call<{ told?: boolean }>("append_log", {
-        ...credentialArguments(c),
-        p_device_hash: c.var.device,
-        p_sequences: arranged.map((chunk) => chunk.sequence),
-        p_block_hashes: arranged.map((chunk) => chunk.blockHash),
-        p_blocks: arranged.map((chunk) => chunk.block),
-        p_payload_hashes: has("payloadHash") ? arranged.map((chunk) => chunk.payloadHash) : null,
-        p_timestamps: has("timestamp") ? arranged.map((chunk) => chunk.timestamp) : null,
-        p_merkle_root: merkle_root,
-        p_quota_bytes: c.var.settings.projectQuotaBytes,
-        p_elapsed_ms: performance.now() - c.var.startedAt,
-      }),
-  );
+  const { platform, credential, device, settings, startedAt } = c.var;
+  const append = {
+    ...{ credential, device, startedAt, chunks: arranged, merkleRoot: merkle_root },
+    quotaBytes: settings.projectQuotaBytes,
+  };
+  const { answer, told } = await timed(c, "database", () => appendLog(platform, append));
   c.set("told", told);
   return c.json(answer);
 }
