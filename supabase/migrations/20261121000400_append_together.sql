@@ -117,8 +117,8 @@ begin
     into v_written, v_keys, v_accounts, v_exact
     from plain p;
   if not v_exact then
-    -- Somebody spent what was left between the look at it and the charge; the next look will tell.
-    raise exception using errcode = 'serialization_failure', message = 'a balance was spent meanwhile';
+    -- Somebody spent what was left between the look at it and the charge. Nothing is written; each goes by itself.
+    perform app.refuse('service_unavailable');
   end if;
 
   if exists (
