@@ -44,7 +44,7 @@ interface Outcome {
   told: number[];
 }
 
-/** While one call flushes, another works. More at once would only be smaller ones. */
+/** Calls at once while each carries one request. */
 const CALLS_MAX = 2;
 /** A call that takes longer no longer keeps others from starting: it may be waiting for a lock. */
 const SLOW_MS = 50;
@@ -70,13 +70,13 @@ function createQueue(db: Database): (waiting: Waiting) => void {
   let calls = 0;
   let lastSize = 0;
 
-  /** Beside a running call the next one waits until it is as large: half of everybody in each, not one and the rest. */
-  function isWorthACall(): boolean {
-    return calls === 0 ? queue.length > 0 : calls < CALLS_MAX && queue.length >= lastSize;
+  /** Few agents do not wait for each other. Many do: the fewer calls they share, the less each one costs. */
+  function mayStart(): boolean {
+    return calls === 0 || calls < CALLS_MAX && lastSize === 1;
   }
 
   function start(): void {
-    while (isWorthACall()) {
+    while (queue.length > 0 && mayStart()) {
       const [together, rest] = takeTogether(queue);
       queue = rest;
       calls++;

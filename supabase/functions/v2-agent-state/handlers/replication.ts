@@ -65,8 +65,11 @@ export async function replicate(c: AppContext): Promise<Response> {
 
 /** GET /head: 200 with the log's head. Errors: `no_replication_entries`. */
 export async function head(c: AppContext): Promise<Response> {
-  const answer = await c.var.platform.db.call<Record<string, unknown>>("read_head", credentialArguments(c));
-  c.var.countRead(0);
+  const answer = await c.get("platform").db.call<Record<string, unknown>>(
+    "read_head",
+    credentialArguments(c),
+  );
+  c.get("countRead")(0);
   return c.json(answer);
 }
 
