@@ -44,8 +44,8 @@ interface Outcome {
   told: number[];
 }
 
-/** Calls at once while each carries one request. */
-const CALLS_MAX = 2;
+/** While one call flushes, others work. More at once would only be smaller ones. */
+const CALLS_MAX = 3;
 /** A call that takes longer no longer keeps others from starting: it may be waiting for a lock. */
 const SLOW_MS = 50;
 /** A shared call that failed sooner failed for one of its requests; one that failed later is an outage. */
@@ -70,9 +70,9 @@ function createQueue(db: Database): (waiting: Waiting) => void {
   let calls = 0;
   let lastSize = 0;
 
-  /** Few agents do not wait for each other. Many do: the fewer calls they share, the less each one costs. */
+  /** Beside running calls the next one waits until it is as large as the last: equal shares, not all and one. */
   function mayStart(): boolean {
-    return calls === 0 || calls < CALLS_MAX && lastSize === 1;
+    return calls === 0 || calls < CALLS_MAX && queue.length >= lastSize;
   }
 
   function start(): void {
