@@ -13,14 +13,15 @@ onOneBackend((test) => {
       body,
     });
     assert.equal(status, 200);
-    const entries = headers.get("server-timing")!.split(", ").map((entry) => entry.split(";dur="));
-    const spent = new Map(entries.map(([name, ms]) => [name!.split(";")[0], Number(ms)]));
+    const header = headers.get("server-timing")!;
+    const entries = header.matchAll(/(\w+);dur=([0-9.]+)/g);
+    const spent = new Map(Array.from(entries, ([, name, ms]) => [name, Number(ms)]));
     for (const part of ["parse", "decode", "hash", "database", "encode"]) {
-      assert.ok(spent.get(part)! >= 0, `${part} in ${headers.get("server-timing")}`);
+      assert.ok(spent.get(part)! >= 0, `${part} in ${header}`);
     }
     const total = spent.get("total")!;
     const parts = [...spent].filter(([name]) => name !== "total").reduce((sum, [, ms]) => sum + ms, 0);
     // Each is rounded to a tenth of a millisecond.
-    assert.ok(parts <= total + 0.5, headers.get("server-timing")!);
+    assert.ok(parts <= total + 0.5, header);
   });
 });
