@@ -8,6 +8,7 @@ import { print } from "../local/print.ts";
 import { openSessionIssuer } from "../local/session_issuer.ts";
 import { APPEND_CASES, measureAppend, measureShapes } from "./appends.ts";
 import { type Bench, ROOT, startBench } from "./bench_service.ts";
+import { measureEtcd } from "./peers.ts";
 import { measureReads, measureReplay, measureSnapshots } from "./reads.ts";
 import { isMet, type Row } from "./rounds.ts";
 import { measureAudit, measureLogLengths, measurePopulations } from "./scale.ts";
@@ -40,6 +41,7 @@ const SECTIONS: Section[] = [
       quick ? 10_000 : 1_000_000,
     );
   }],
+  ["peers", (bench) => measureEtcd(bench, ROUNDS)],
   ["startup", () => measureStartup(RUNS)],
 ];
 

@@ -56,10 +56,11 @@ async function run(deno: string, file: string): Promise<void> {
   if (!success) throw new Error(new TextDecoder().decode(stderr));
 }
 
-/** The program itself: npx would cost more than what is measured. */
+/** The program itself: npx would cost more than what is measured. Away from a configuration too new for it. */
 async function locateFloor(): Promise<string> {
   const { stdout } = await new Deno.Command("npx", {
     args: ["-y", `deno@${FLOOR}`, "eval", "console.log(Deno.execPath())"],
+    cwd: "/",
     stderr: "null",
   }).output();
   return new TextDecoder().decode(stdout).trim();
