@@ -716,7 +716,7 @@ CREATE OR REPLACE FUNCTION api.append_logs(p_credential_kinds text[], p_credenti
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO ''
- SET lock_timeout TO '5s'
+ SET lock_timeout TO '1s'
  SET plan_cache_mode TO 'force_generic_plan'
  SET enable_seqscan TO 'off'
  SET enable_hashjoin TO 'off'

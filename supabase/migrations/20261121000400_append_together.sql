@@ -25,7 +25,8 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
-set lock_timeout = '5s'
+-- An account that somebody holds for long must not hold up the others: they go by themselves then.
+set lock_timeout = '1s'
 set plan_cache_mode = force_generic_plan
 -- The plan is kept while tables grow from nothing to millions of rows: it has to be the one for many.
 set enable_seqscan = off

@@ -192,6 +192,28 @@ onOneBackend((test) => {
     }
   });
 
+  test("an account that somebody holds does not keep other accounts' appends from being written", async (world) => {
+    const keys = await Promise.all(Array.from({ length: 8 }, () => newPaidKey(world)));
+    const tokens = keys.map(({ token }) => token);
+    await sendAll(world, tokens, 0);
+    const holder = await holdRow(
+      world,
+      `select from app.accounts where id = '${keys[5]!.accountId}' for update`,
+    );
+    try {
+      const answers = tokens.map((token) => append(world, token, 1));
+      let released = false;
+      answers[5]!.then(() => released = true);
+      const others = await Promise.all(answers.filter((_, i) => i !== 5));
+      assert.deepEqual(others.map(({ status }) => status), others.map(() => 200));
+      assert.equal(released, false);
+      await holder.release();
+      assert.equal((await answers[5]!).status, 200);
+    } finally {
+      await holder.release();
+    }
+  });
+
   test("webhooks are told of every append of a shared call, once", async (world) => {
     const hook = await newHook(world, "http://127.0.0.1:9/");
     const { accountId, tokens } = await newAgents(world, 6, 1_000_000);
