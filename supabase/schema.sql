@@ -1849,6 +1849,31 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.read_heads(p_credential_kinds text[], p_credential_hashes bytea[])
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO ''
+ SET enable_seqscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+begin
+  return (
+    select jsonb_agg(
+             case when l.id is not null then jsonb_build_object(
+               'sequence_number', l.head_sequence,
+               'merkle_root', encode(l.merkle_root, 'hex'),
+               'updated_at', app.iso(l.updated_at))
+             end order by r.place)
+      from unnest(p_credential_kinds, p_credential_hashes) with ordinality as r (kind, hash, place)
+     cross join app.find_principal(r.kind, r.hash) f
+      left join app.logs l
+        on f.refusal is null and l.owner_id = (f.principal).owner_id and l.member_id = (f.principal).member_id
+  );
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.read_invitation(p_token_hash bytea)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -3728,6 +3753,7 @@ grant execute on function api.ping() to service_role;
 grant execute on function api.read_balance(text) to service_role;
 grant execute on function api.read_grant(text,text,uuid) to service_role;
 grant execute on function api.read_head(text,bytea) to service_role;
+grant execute on function api.read_heads(text[],bytea[]) to service_role;
 grant execute on function api.read_invitation(bytea) to service_role;
 grant execute on function api.read_kdf_salt(text,text,bytea) to service_role;
 grant execute on function api.read_log(text,bytea,bigint,bigint,integer,bigint) to service_role;

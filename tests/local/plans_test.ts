@@ -50,6 +50,11 @@ const CALLS: { name: string; sql: string; indexes: string[] }[] = [
     indexes: ["api_keys_key_hash_key", LOG],
   },
   {
+    name: "read_heads",
+    sql: read("read_heads('{live}', array[$1::bytea])"),
+    indexes: ["api_keys_key_hash_key", LOG],
+  },
+  {
     name: "read_log",
     sql: read("read_log('live', $1, 0, 1000000, 1000, 1048576)"),
     indexes: ["log_entries_pkey"],

@@ -11,6 +11,7 @@ import type { Credential } from "../../_shared/domain/credential.ts";
 import { encodeHex } from "../../_shared/domain/bytes.ts";
 import type { Database, Platform } from "../../_shared/platform/mod.ts";
 import type { Chunk } from "../domain/replication.ts";
+import { shareCalls } from "./share_calls.ts";
 
 /** A parsed POST /replicate; its chunks are sorted, without repetitions. */
 export interface Append {
@@ -44,10 +45,6 @@ interface Outcome {
   told: number[];
 }
 
-/** While one call flushes, others work. More at once would only be smaller ones. */
-const CALLS_MAX = 3;
-/** A call that takes longer no longer keeps others from starting: it may be waiting for a lock. */
-const SLOW_MS = 50;
 /** A shared call that failed sooner failed for one of its requests; one that failed later is an outage. */
 const OUTAGE_MS = 6_000;
 /** One call's share. A larger request goes alone. */
@@ -60,43 +57,12 @@ const appenders = new WeakMap<Platform, (waiting: Waiting) => void>();
 /** Writes all chunks of a request or none. Errors: those of `api.append_log`. */
 export function appendLog(platform: Platform, append: Append): Promise<Appended> {
   let add = appenders.get(platform);
-  if (add === undefined) appenders.set(platform, add = createQueue(platform.db));
+  if (add === undefined) {
+    add = shareCalls<Waiting>(takeTogether, (together) => writeTogether(platform.db, together));
+    appenders.set(platform, add);
+  }
   const bytes = append.chunks.reduce((sum, { block }) => sum + block.length, 0);
   return new Promise((settle) => add({ append, who: encodeHex(append.credential.hash), bytes, settle }));
-}
-
-function createQueue(db: Database): (waiting: Waiting) => void {
-  let queue: Waiting[] = [];
-  let calls = 0;
-  let lastSize = 0;
-
-  /** Beside running calls the next one waits until it is as large as the last: equal shares, not all and one. */
-  function mayStart(): boolean {
-    return calls === 0 || calls < CALLS_MAX && queue.length >= lastSize;
-  }
-
-  function start(): void {
-    while (queue.length > 0 && mayStart()) {
-      const [together, rest] = takeTogether(queue);
-      queue = rest;
-      calls++;
-      lastSize = together.length;
-      let running = true;
-      const release = () => {
-        clearTimeout(timer);
-        if (!running) return;
-        running = false;
-        calls--;
-        start();
-      };
-      const timer = setTimeout(release, SLOW_MS);
-      writeTogether(db, together).finally(release);
-    }
-  }
-  return function add(waiting) {
-    queue.push(waiting);
-    start();
-  };
 }
 
 /** Divides the queue into what goes into one call and what waits on, both in order. */

@@ -4,12 +4,12 @@ import { z } from "zod";
 import type { AppContext } from "../../_shared/context.ts";
 import { encodeBase64, encodeHex, equalBytes, sha256 } from "../../_shared/domain/bytes.ts";
 import { parse, parseBody, refuse } from "../../_shared/middleware/parse.ts";
-import { credentialArguments } from "../../_shared/middleware/require_api_key.ts";
 import { base64, hash, sequence, timestamp } from "../../_shared/middleware/shapes.ts";
 import { timed } from "../../_shared/middleware/timing.ts";
 import { CHUNK_BYTES_MAX, REPLAY_CHUNKS_MAX, REPLICATE_CHUNKS_MAX } from "../domain/limits.ts";
 import { arrangeChunks, type Chunk, findContradictions } from "../domain/replication.ts";
 import { appendLog } from "../flows/append_log.ts";
+import { readHead } from "../flows/read_head.ts";
 import { type LogEntry, openLogRun } from "../flows/read_log.ts";
 import { streamJson } from "../../_shared/middleware/stream_json.ts";
 
@@ -62,10 +62,7 @@ export async function replicate(c: AppContext): Promise<Response> {
 
 /** GET /head: 200 with the log's head. Errors: `no_replication_entries`. */
 export async function head(c: AppContext): Promise<Response> {
-  const answer = await c.get("platform").db.call<Record<string, unknown>>(
-    "read_head",
-    credentialArguments(c),
-  );
+  const answer = await readHead(c.get("platform"), c.get("credential"));
   c.get("countRead")(0);
   return c.json(answer);
 }
