@@ -50,14 +50,12 @@ export function listCodes<Scene>(
   body: Json | undefined,
 ): CatalogueKey[] {
   const limit = chain.find(({ maxBytes }) => maxBytes !== undefined);
-  // Another protocol has words of its own for fields that are missing or wrong.
-  const ours = operation.refusals === undefined && !operation.readsItself;
   const codes: string[] = [
     ...ofCredential,
     ...(limit === undefined ? [] : [limit.code!]),
     ...(body === undefined ? [] : ["invalid_json"]),
-    ...(ours && body !== undefined && hasRequired(body) ? ["missing_field:<field>"] : []),
-    ...(ours && takesText(operation) ? ["invalid_field:<field>"] : []),
+    ...(operation.readsItself || body === undefined || !hasRequired(body) ? [] : ["missing_field:<field>"]),
+    ...(operation.readsItself || !takesText(operation) ? [] : ["invalid_field:<field>"]),
     ...operation.errors ?? [],
     ...(operation.offline ? [] : ["internal_error", "service_unavailable"]),
   ];

@@ -35,7 +35,7 @@ import * as webhooks from "./handlers/webhooks.ts";
 import { deliverEvents } from "../_shared/middleware/deliver_events.ts";
 import { requireScimToken, speakScim } from "./middleware/speak_scim.ts";
 
-/** Where something happens that webhooks are told of: all the time, and when people or directories change something. */
+/** Where something happens that webhooks are told of: all the time, and when people or directories do something. */
 const BUSY = ["/snapshot", "/replicate"];
 const BY_HAND = ["/api-keys/*", "/billing/*", "/teams/*", "/invitations/*", "/scim/*"];
 

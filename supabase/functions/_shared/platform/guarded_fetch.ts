@@ -1,4 +1,4 @@
-/** Requests to addresses that users gave: only to public ones, without following where they point, and for a short time. */
+/** Requests to addresses that users gave: to public ones only, not where they point to, and for a short time. */
 
 import { findUrlFault, isPublicAddress } from "../domain/public_address.ts";
 

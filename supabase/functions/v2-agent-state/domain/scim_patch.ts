@@ -119,7 +119,7 @@ function expandPath(type: ResourceType, op: Op, text: string, value: unknown): S
   return [{ op, path, value }];
 }
 
-/** A key of a value without a path. What is not known, or not the client's to set, is passed over, as in a whole user. */
+/** A key of a value without a path. What is not known, or not the client's to set, is passed over. */
 function expandKey(type: ResourceType, op: Op, key: string, value: unknown): Step[] {
   const path = findPath(type, key);
   if (path === undefined || path === "foreign") return [];

@@ -47,7 +47,7 @@ export const SSO_CONFIG = z.object({
 
 type Json = Record<string, unknown>;
 
-/** GET /sso/:teamId/config: 200 with the configuration; with `?raw=1` also its metadata. Errors: `sso_not_configured`. */
+/** GET /sso/:teamId/config: 200; with `?raw=1` also the metadata. Errors: `sso_not_configured`. */
 export async function readSsoConfig(c: AppContext): Promise<Response> {
   const team = await teamOf(c);
   const { raw } = await parse(c, SSO_RAW, c.req.query());

@@ -105,7 +105,7 @@ const CHANGING = ["scim_resource_not_found", "precondition_failed", "last_admin"
 type Described = Omit<Operation<Scene>, "tag" | "refusals" | "fields">;
 
 function describe(operation: Described): Operation<Scene> {
-  return { tag: "SCIM", refusals: REFUSALS, fields: FIELDS, ...operation };
+  return { tag: "SCIM", refusals: REFUSALS, fields: FIELDS, readsItself: true, ...operation };
 }
 
 function read(summary: string, body: z.ZodType, id?: string): Operation<Scene> {
