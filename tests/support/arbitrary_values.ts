@@ -66,10 +66,10 @@ function fittingText({ format, pattern, contentEncoding, minLength = 0, maxLengt
     );
   }
   if (pattern !== undefined) {
-    // What the expression leaves open the lengths still bound.
-    return fc.stringMatching(new RegExp(pattern)).filter(({ length }) =>
-      length >= minLength && length <= maxLength
-    );
+    // What lookaheads and lengths demand besides is looked at afterwards.
+    const whole = new RegExp(pattern);
+    const fits = (text: string) => whole.test(text) && text.length >= minLength && text.length <= maxLength;
+    return fc.stringMatching(new RegExp(pattern.replaceAll(/\(\?[=!][^()]*\)/g, ""))).filter(fits);
   }
   return fc.string({ unit: "grapheme", minLength, maxLength: Math.min(maxLength, LENGTH_MAX) });
 }
