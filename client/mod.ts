@@ -26,6 +26,10 @@ export {
 } from "./replicator.ts";
 export { hashDocument, type SnapshotDocument } from "./snapshot_document.ts";
 export { createMemoryStore, type Store } from "./store.ts";
+export { TeamClient, type TeamInfo, type TeamOptions, type TeamRole } from "./team_client.ts";
+export { fingerprint, generateMemberKeys, type MemberKeys } from "./team_key.ts";
+export type { TeamMemory } from "./team_memory.ts";
+export type { RotationOptions } from "./team_rotation.ts";
 export type { ServiceOptions } from "./transport.ts";
 export * from "./verify.ts";
 export type { LineageEntry, LogChunk, LogHead, SnapshotReceipt } from "./wire.ts";
