@@ -47,8 +47,10 @@ await build({
 await emitTypes();
 await cp(join(CLIENT, "README.md"), join(HERE, "README.md"));
 const [packed] = JSON.parse(run("npm", ["pack", "--json", "--ignore-scripts"]));
-console.log(`Package   ${packed.filename}: ${kib(packed.size)} packed, ${kib(packed.unpackedSize)} unpacked`);
-console.log(`Browser   ${kib(await browserSize())} minified and gzipped, with everything`);
+process.stdout.write(
+  `Package   ${packed.filename}: ${kib(packed.size)} packed, ${kib(packed.unpackedSize)} unpacked\n`,
+);
+process.stdout.write(`Browser   ${kib(await browserSize())} minified and gzipped, with everything\n`);
 
 /**
  * Copies the sources to where the frameworks are installed. The audit verifier, which the service owns, comes along: the
@@ -113,7 +115,7 @@ function run(program, args) {
   try {
     return execFileSync(program, args, { cwd: HERE, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
   } catch (error) {
-    console.error(error.stdout, error.stderr);
+    process.stderr.write(`${error.stdout}\n${error.stderr}\n`);
     process.exit(1);
   }
 }

@@ -29,11 +29,18 @@ let built: Promise<string> | undefined;
 /** Installs the tools, builds the package once, and returns the tarball. */
 function buildPackage(): Promise<string> {
   return built ??= (async () => {
-    await run(NPM, "npm", ["ci", "--prefer-offline"]);
+    if (!(await isInstalled())) await run(NPM, "npm", ["ci", "--prefer-offline"]);
     const said = await run(NPM, "node", ["build.mjs"]);
     const [, name] = /^Package {3}(\S+\.tgz): [0-9.]+ KiB packed/m.exec(said)!;
     return join(NPM, name!);
   })();
+}
+
+/** Whether the tools are those of the lock file: npm notes what it installed, after it has. */
+async function isInstalled(): Promise<boolean> {
+  const timeOf = async (path: string) =>
+    (await Deno.stat(join(NPM, path)).catch(() => undefined))?.mtime ?? 0;
+  return await timeOf("node_modules/.package-lock.json") > await timeOf("package-lock.json");
 }
 
 /** An empty project with the package in it, and nothing else. */
@@ -88,8 +95,8 @@ onOneBackend((test) => {
          client.snapshot({ key: generateKey(), payload: new Map() });
          export { openFileStore, openIndexedDbStore, receipt, TeamClient };`,
       );
-      const flags = "--noEmit --strict --target es2022 --module nodenext --lib esnext,dom --types".split(" ");
-      await run(project, "node", [`${NPM}/node_modules/typescript/bin/tsc`, ...flags, "", "main.ts"]);
+      const flags = "--noEmit --strict --target es2022 --module nodenext --lib esnext,dom".split(" ");
+      await run(project, "node", [`${NPM}/node_modules/typescript/bin/tsc`, ...flags, "main.ts"]);
     }));
 
   const inBrowser: typeof test = (name, drive) => {
@@ -111,7 +118,11 @@ onOneBackend((test) => {
       const type = TYPES[pathname.split(".").at(-1)!] ?? "application/octet-stream";
       return new Response(await Deno.readFile(file), { headers: { "content-type": type } });
     });
-    const env = { CHROMIUM, BASE_URL: served.baseUrl, PAGE_URL: `http://127.0.0.1:${pages.addr.port}/` };
+    const env = {
+      CHROMIUM,
+      AGENT_STATE_URL: served.baseUrl,
+      PAGE_URL: `http://127.0.0.1:${pages.addr.port}/`,
+    };
     assert.deepEqual(JSON.parse(await run(NPM, "node", ["tests/browser.mjs"], env)), {
       snapshots: {
         payload: { from: "a page", text: "ü 🦉" },
@@ -129,7 +140,7 @@ onOneBackend((test) => {
     await buildPackage();
     await using served = serve(world);
     const args = ["vitest", "run", "--globals", "--reporter=json", "tests/checkpointer.test.mjs"];
-    const said = await run(NPM, "npx", args, { BASE_URL: served.baseUrl, NO_COLOR: "1" });
+    const said = await run(NPM, "npx", args, { AGENT_STATE_URL: served.baseUrl, NO_COLOR: "1" });
     const report = JSON.parse(said.slice(said.indexOf("{")));
     assert.equal(report.numFailedTests, 0);
     assert.ok(report.numPassedTests > 500, `only ${report.numPassedTests} ran`);
@@ -138,12 +149,15 @@ onOneBackend((test) => {
   test("package: the session does what the OpenAI Agents SDK asks of one", async (world) => {
     await buildPackage();
     await using served = serve(world);
-    assert.match(await run(NPM, "node", ["tests/session.mjs"], { BASE_URL: served.baseUrl }), /session: ok$/);
+    assert.match(
+      await run(NPM, "node", ["tests/session.mjs"], { AGENT_STATE_URL: served.baseUrl }),
+      /session: ok$/,
+    );
   });
 
   test("package: the MCP server answers the SDK's client over stdio", async (world) => {
     await buildPackage();
     await using served = serve(world);
-    assert.match(await run(NPM, "node", ["tests/mcp.mjs"], { BASE_URL: served.baseUrl }), /mcp: ok$/);
+    assert.match(await run(NPM, "node", ["tests/mcp.mjs"], { AGENT_STATE_URL: served.baseUrl }), /mcp: ok$/);
   });
 });

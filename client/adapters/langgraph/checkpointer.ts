@@ -26,52 +26,67 @@ interface Place {
   checkpoint_id?: string;
 }
 
-/** What happens to the checkpoints, as it is in the log. */
+/** A channel's value, written when its version changed. */
+type Channel = [channel: string, version: string | number, value: Serialized];
+
+/** What happens to the checkpoints, as it is in the log. A checkpoint has only the channels that changed. */
 type Change =
-  | { op: "put"; at: Place; checkpoint: Serialized; metadata: Serialized }
+  | { op: "put"; at: Place; checkpoint: Serialized; channels: Channel[]; metadata: Serialized }
   | { op: "writes"; at: Place; writes: [channel: string, value: Serialized][]; task: string }
   | { op: "delete"; thread: string };
+
+/** Every checkpoint, whole, and the values of channels by thread and then by namespace, name and version. */
+interface State {
+  saver: MemorySaver;
+  channels: Map<string, Map<string, Serialized>>;
+}
 
 /**
  * Keeps checkpoints in a replication log: `new AgentStateSaver(await Replicator.open({ … }))`. Several processes may share
  * the log. All checkpoints of the log are held in memory; give long-lived threads a token of their own.
  */
 export class AgentStateSaver extends BaseCheckpointSaver {
-  readonly #journal: Journal<MemorySaver>;
+  readonly #journal: Journal<State>;
 
   constructor(log: Replicator, serde?: SerializerProtocol) {
     super(serde);
     this.#journal = new Journal({
       log,
       kind: "langgraph",
-      create: () => new MemorySaver(this.serde),
-      apply: (saver, change) => this.#apply(saver, change as unknown as Change),
+      create: () => ({ saver: new MemorySaver(this.serde), channels: new Map() }),
+      apply: (state, change) => this.#apply(state, change as unknown as Change),
     });
   }
 
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
-    return await (await this.#journal.read()).getTuple(config);
+    return await (await this.#journal.read()).saver.getTuple(config);
   }
 
   override async *list(
     config: RunnableConfig,
     options?: CheckpointListOptions,
   ): AsyncGenerator<CheckpointTuple> {
-    yield* (await this.#journal.read()).list(config, options);
+    yield* (await this.#journal.read()).saver.list(config, options);
   }
 
   override async put(
     config: RunnableConfig,
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
-    _versions: ChannelVersions,
+    versions: ChannelVersions,
   ): Promise<RunnableConfig> {
     const at = placeOf(config);
     if (at.thread_id === undefined) throw new Error('A checkpoint needs a "thread_id" in "configurable"');
+    const { channel_values, ...rest } = checkpoint;
+    const changed = Object.entries(versions).filter(([channel]) => Object.hasOwn(channel_values, channel));
+    const channels = changed.map(async ([channel, version]): Promise<Channel> => {
+      return [channel, version, await this.#dump(channel_values[channel])];
+    });
     await this.#append({
       op: "put",
       at,
-      checkpoint: await this.#dump(checkpoint),
+      checkpoint: await this.#dump(rest),
+      channels: await Promise.all(channels),
       metadata: await this.#dump(metadata),
     });
     const { thread_id, checkpoint_ns = "" } = at;
@@ -98,16 +113,30 @@ export class AgentStateSaver extends BaseCheckpointSaver {
     await this.#journal.append(change as unknown as Json);
   }
 
-  async #apply(saver: MemorySaver, change: Change): Promise<void> {
-    if (change.op === "delete") return await saver.deleteThread(change.thread);
+  async #apply({ saver, channels }: State, change: Change): Promise<void> {
+    if (change.op === "delete") {
+      channels.delete(change.thread);
+      return await saver.deleteThread(change.thread);
+    }
     const config = { configurable: { checkpoint_ns: "", ...change.at } };
-    if (change.op === "put") {
-      const { checkpoint, metadata } = change;
-      await saver.put(config, await this.#load(checkpoint), await this.#load(metadata));
+    if (change.op === "writes") {
+      const loaded = change.writes.map(async ([channel, value]) => [channel, await this.#load(value)]);
+      await saver.putWrites(config, await Promise.all(loaded) as PendingWrite[], change.task);
       return;
     }
-    const loaded = change.writes.map(async ([channel, value]) => [channel, await this.#load(value)]);
-    await saver.putWrites(config, await Promise.all(loaded) as PendingWrite[], change.task);
+    const { thread_id, checkpoint_ns } = config.configurable;
+    const values = channels.get(thread_id!) ?? new Map<string, Serialized>();
+    channels.set(thread_id!, values);
+    for (const [channel, version, value] of change.channels) {
+      values.set(JSON.stringify([checkpoint_ns, channel, version]), value);
+    }
+    const checkpoint = await this.#load(change.checkpoint) as Checkpoint;
+    checkpoint.channel_values = {};
+    for (const [channel, version] of Object.entries(checkpoint.channel_versions)) {
+      const value = values.get(JSON.stringify([checkpoint_ns, channel, version]));
+      if (value !== undefined) checkpoint.channel_values[channel] = await this.#load(value);
+    }
+    await saver.put(config, checkpoint, await this.#load(change.metadata));
   }
 
   async #dump(value: unknown): Promise<Serialized> {

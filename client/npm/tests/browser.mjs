@@ -2,7 +2,7 @@
 
 import { chromium } from "playwright-core";
 
-const { CHROMIUM, PAGE_URL, BASE_URL } = process.env;
+const { CHROMIUM, PAGE_URL, AGENT_STATE_URL } = process.env;
 const browser = await chromium.launch({
   executablePath: CHROMIUM,
   headless: true,
@@ -19,7 +19,11 @@ const browser = await chromium.launch({
 });
 try {
   const context = await browser.newContext();
-  const account = { baseUrl: BASE_URL, token: `sov_proj_${crypto.randomUUID()}`, key: "07".repeat(32) };
+  const account = {
+    baseUrl: AGENT_STATE_URL,
+    token: `sov_proj_${crypto.randomUUID()}`,
+    key: "07".repeat(32),
+  };
   const visit = async (what) => {
     const page = await context.newPage();
     page.on("console", (message) => process.stderr.write(`${message.text()}\n`));

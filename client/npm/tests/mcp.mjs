@@ -10,7 +10,7 @@ import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js"
 const home = await mkdtemp(join(tmpdir(), "agent-state-mcp-"));
 const main = new URL("../dist/adapters/mcp/main.js", import.meta.url).pathname;
 
-async function connect(url = process.env.BASE_URL) {
+async function connect(url = process.env.AGENT_STATE_URL) {
   const client = new Client({ name: "test", version: "1.0.0" });
   const env = { PATH: process.env.PATH, AGENT_STATE_HOME: home, AGENT_STATE_URL: url };
   await client.connect(new StdioClientTransport({ command: process.execPath, args: [main], env }));
@@ -57,4 +57,4 @@ try {
 } finally {
   await rm(home, { recursive: true });
 }
-console.log("mcp: ok");
+process.stdout.write("mcp: ok\n");

@@ -6,7 +6,7 @@ import { createMemoryStore, generateKey, Replicator } from "v2-agent-state-clien
 import { AgentStateSession } from "v2-agent-state-client/openai-agents";
 
 const account = {
-  baseUrl: process.env.BASE_URL,
+  baseUrl: process.env.AGENT_STATE_URL,
   token: `sov_proj_${crypto.randomUUID()}`,
   key: generateKey(),
 };
@@ -66,4 +66,4 @@ const agent = new Agent({ name: "counter", model });
 const session = () => openLog().then((log) => new AgentStateSession({ log, sessionId: "run" }));
 assert.equal((await runner.run(agent, "first", { session: await session() })).finalOutput, "1 items");
 assert.equal((await runner.run(agent, "second", { session: await session() })).finalOutput, "3 items");
-console.log("session: ok");
+process.stdout.write("session: ok\n");
