@@ -27,7 +27,13 @@ export {
 export { hashDocument, type SnapshotDocument } from "./snapshot_document.ts";
 export { createMemoryStore, type Store } from "./store.ts";
 export { TeamClient, type TeamInfo, type TeamOptions, type TeamRole } from "./team_client.ts";
-export { fingerprint, generateMemberKeys, type MemberKeys } from "./team_key.ts";
+export {
+  exportMemberKeys,
+  fingerprint,
+  generateMemberKeys,
+  importMemberKeys,
+  type MemberKeys,
+} from "./team_key.ts";
 export type { TeamMemory } from "./team_memory.ts";
 export type { RotationOptions } from "./team_rotation.ts";
 export type { ServiceOptions } from "./transport.ts";

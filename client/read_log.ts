@@ -2,13 +2,16 @@
 
 import { type MemoryRecord, openBlock } from "./block.ts";
 import type { Key } from "./cipher.ts";
-import { IntegrityError, NotFoundError, RollbackError } from "./errors.ts";
+import { IntegrityError, NetworkError, NotFoundError, RollbackError } from "./errors.ts";
+import { ReplayParser } from "./replay_parser.ts";
 import type { Transport } from "./transport.ts";
 import { type Cursor, LogWalk, START } from "./verify.ts";
-import type { LogHead, ReplayPage } from "./wire.ts";
+import type { LogChunk, LogHead } from "./wire.ts";
 
-/** Blocks of one page; less means that the log ends here. */
+/** Blocks of one page; less means that the log ends here, where the service does not say. */
 const PAGE_MAX = 1_000;
+/** How often an answer may break off without a single block in it. */
+const BROKEN_MAX = 5;
 
 /** A block that was checked and decrypted. `sequence` and `root` are a cursor to go on from. */
 export interface LogBlock extends Cursor {
@@ -34,23 +37,13 @@ export interface ReadLogOptions {
 export async function* readLog(transport: Transport, options: ReadLogOptions): AsyncGenerator<LogBlock> {
   const { key, after = START, through = START, signal } = options;
   const walk = new LogWalk(after);
-  for (let more = true; more;) {
-    const since = walk.place.sequence;
-    const page = await transport.request<ReplayPage>("GET", `/replay?since=${since}`, { signal });
-    // `since=0` replays from the start: the block with number 0 may be known already.
-    const fresh = page.chunks.filter((chunk) => chunk.sequence_number > since);
-    for (const chunk of fresh) {
-      const previous = walk.place;
-      const bytes = walk.next(chunk);
-      const place = walk.place;
-      if (place.sequence === through.sequence) requireSame(place, through);
-      const records = await openBlock(key, bytes, previous);
-      yield { ...place, hash: chunk.block_hash, records, createdAt: chunk.created_at };
-    }
-    more = page.has_more ?? page.chunks.length >= PAGE_MAX;
-    if (more && fresh.length === 0) {
-      throw new IntegrityError("root_mismatch", "A page says more, and has nothing");
-    }
+  for await (const chunk of readChunks(transport, () => walk.place.sequence, signal)) {
+    const previous = walk.place;
+    const bytes = walk.next(chunk);
+    const place = walk.place;
+    if (place.sequence === through.sequence) requireSame(place, through);
+    const records = await openBlock(key, bytes, previous);
+    yield { ...place, hash: chunk.block_hash, records, createdAt: chunk.created_at };
   }
   walk.end();
   if (walk.place === after && after.sequence >= 0) await requireHead(transport, after, signal);
@@ -58,6 +51,42 @@ export async function* readLog(transport: Transport, options: ReadLogOptions): A
     const message = `Block ${through.sequence} was acknowledged; the log now ends at ${walk.place.sequence}`;
     throw new RollbackError(message);
   }
+}
+
+/** The chunks of all pages after `since()`, as they come. An answer that breaks off is gone on with where it did. */
+async function* readChunks(
+  transport: Transport,
+  since: () => number,
+  signal?: AbortSignal,
+): AsyncGenerator<LogChunk> {
+  for (let [more, broken] = [true, 0]; more;) {
+    const start = since();
+    try {
+      const parser = new ReplayParser();
+      let count = 0;
+      for await (const text of transport.stream(`/replay?since=${start}`, signal)) {
+        for (const chunk of parser.push(text)) {
+          count++;
+          // `since=0` replays from the start: the block with number 0 may be known already.
+          if (chunk.sequence_number > start) yield chunk;
+        }
+      }
+      more = parser.end().has_more ?? count >= PAGE_MAX;
+    } catch (error) {
+      const breaksOff = error instanceof SyntaxError || error instanceof NetworkError;
+      broken = since() > start ? 0 : broken + 1;
+      if (!breaksOff || broken > BROKEN_MAX) throw asNetworkError(error);
+      continue;
+    }
+    if (more && since() === start) {
+      throw new IntegrityError("root_mismatch", "A page says more, and has nothing");
+    }
+  }
+}
+
+function asNetworkError(error: unknown): unknown {
+  if (!(error instanceof SyntaxError)) return error;
+  return new NetworkError("invalid_answer", "invalid_answer: the answer is not JSON", { cause: error });
 }
 
 /** Nothing came after `after`; that it is still there itself, only the head can tell. */

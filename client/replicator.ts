@@ -10,13 +10,14 @@ import {
 } from "./block.ts";
 import { encodeBase64 } from "./bytes.ts";
 import type { Key } from "./cipher.ts";
-import { ConflictError, IntegrityError } from "./errors.ts";
+import { ConflictError, IntegrityError, NotFoundError } from "./errors.ts";
 import { Outbox, type PendingBlock } from "./outbox.ts";
 import { createQueue } from "./queue.ts";
 import { type LogBlock, readLog } from "./read_log.ts";
 import type { Store } from "./store.ts";
 import { type ServiceOptions, Transport } from "./transport.ts";
 import type { Cursor } from "./verify.ts";
+import type { LogHead } from "./wire.ts";
 
 /** Ciphertext of one request; the service takes 8 MiB of JSON, base64 makes 4 bytes of 3. */
 const BATCH_BYTES_MAX = 4 * 1024 * 1024;
@@ -126,6 +127,14 @@ export class Replicator {
   pull(options: { after?: Cursor; signal?: AbortSignal } = {}): AsyncGenerator<LogBlock> {
     const { key } = this.#options;
     return readLog(this.#transport, { key, through: this.#outbox.confirmed, ...options });
+  }
+
+  /** Where the log stands at the service; undefined when it is empty. */
+  async head(): Promise<LogHead | undefined> {
+    return await this.#transport.request<LogHead>("GET", "/head").catch((error) => {
+      if (error instanceof NotFoundError) return undefined;
+      throw error;
+    });
   }
 
   /** The records that wait, decrypted. */

@@ -11,6 +11,8 @@ import { openMemory, sealMemory, type StoredMemory, type TeamMemory } from "./te
 import { commitRotation, isRotationPending, prepareRotation, type RotationOptions } from "./team_rotation.ts";
 import { type ServiceOptions, Transport } from "./transport.ts";
 
+/** Entries of a page: an entry may have 256 KiB. */
+const PAGE = 100;
 /** How often something that is not safe to repeat is looked for before it is sent again. */
 const SEND_TRIES = 4;
 
@@ -222,7 +224,7 @@ export class TeamClient {
 
   async *#stored(after: number): AsyncGenerator<StoredMemory> {
     for (let [since, more] = [after, true]; more;) {
-      const path = `/memories?since=${since}`;
+      const path = `/memories?since=${since}&limit=${PAGE}`;
       const page = await this.#request<{ memories: StoredMemory[]; has_more: boolean }>("GET", path);
       yield* page.memories;
       since = page.memories.at(-1)?.seq ?? since;

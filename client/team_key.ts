@@ -47,6 +47,20 @@ export async function generateMemberKeys(extractable = false): Promise<MemberKey
   };
 }
 
+/** A member's keys as text, to be kept where only its owner can read. The private key must be extractable. */
+export async function exportMemberKeys({ privateKey, publicKey }: MemberKeys): Promise<string> {
+  const pkcs8 = new Uint8Array(await crypto.subtle.exportKey("pkcs8", privateKey));
+  return JSON.stringify({ private_key: encodeBase64(pkcs8), public_key: publicKey });
+}
+
+/** The keys that {@link exportMemberKeys} gave. */
+export async function importMemberKeys(text: string, extractable = false): Promise<MemberKeys> {
+  const { private_key, public_key } = JSON.parse(text) as { private_key: string; public_key: string };
+  const pkcs8 = decodeBase64(private_key);
+  const privateKey = await crypto.subtle.importKey("pkcs8", pkcs8, CURVE, extractable, ["deriveBits"]);
+  return { privateKey, publicKey: public_key };
+}
+
 /** A public key's fingerprint, to compare by another way than the service: 64 hex digits in groups of 8. */
 export function fingerprint(publicKey: string): string {
   return sha256Hex(readPem(publicKey)).match(/.{8}/g)!.join(" ");

@@ -9,6 +9,8 @@ const WAIT_MAX_MS = 8_000;
 /** A service that asks for more than this gets an error thrown at its caller, who can wait better. */
 const RETRY_AFTER_MAX_MS = 60_000;
 const TIMEOUT_MS = 30_000;
+/** The slowest line that a large request may take: 10 bytes a millisecond. */
+const BYTES_PER_MS = 10;
 
 /** Where the service is, and how to talk to it. */
 export interface ServiceOptions {
@@ -20,7 +22,7 @@ export interface ServiceOptions {
   deviceId?: string;
   /** Tries for one request, the first included. Default 6. */
   tries?: number;
-  /** How long one try may take. Default 30 seconds. */
+  /** How long the service may be silent. Default 30 seconds; a large request gets the time that a slow line needs. */
   timeoutMs?: number;
   /** In place of the global `fetch`. */
   fetch?: (url: string, init: RequestInit) => Promise<Response>;
@@ -52,16 +54,42 @@ export class Transport {
     const init: RequestInit = { method };
     if (body !== undefined) init.body = JSON.stringify(body);
     const attempt = async () => {
-      const token = this.#options.token;
-      const headers: Record<string, string> = {
-        authorization: `Bearer ${typeof token === "string" ? token : await token()}`,
-      };
-      if (body !== undefined) headers["content-type"] = "application/json";
-      if (this.#options.deviceId !== undefined) headers["x-device-id"] = this.#options.deviceId;
+      const headers = await this.#headers(body !== undefined);
       const { response, bytes } = await this.#fetch(this.#baseUrl + path, { ...init, headers }, signal);
       return readJson<T>(response, new TextDecoder().decode(bytes));
     };
     return await this.#persist(attempt, once, signal);
+  }
+
+  /**
+   * Asks for a long answer, and yields its text as it comes. That it is a 2xx has been waited for with patience; an
+   * answer that breaks off is a {@link NetworkError}, to go on from by asking again.
+   */
+  async *stream(path: string, signal?: AbortSignal): AsyncGenerator<string> {
+    const { response, alive } = await this.#persist(
+      async () => {
+        const opened = await this.#open(this.#baseUrl + path, { headers: await this.#headers() }, signal);
+        if (opened.response.ok) return opened;
+        return readJson<never>(opened.response, await opened.response.text());
+      },
+      false,
+      signal,
+    );
+    const decoder = new TextDecoder();
+    try {
+      if (response.body === null) return;
+      for (const reader = response.body.getReader();;) {
+        const { done, value } = await reader.read();
+        alive();
+        if (done) break;
+        yield decoder.decode(value, { stream: true });
+      }
+    } catch (cause) {
+      signal?.throwIfAborted();
+      throw new NetworkError("network_error", "network_error: the answer broke off", { cause });
+    } finally {
+      alive(true);
+    }
   }
 
   /** Downloads a blob. It is public: no token goes along. */
@@ -75,6 +103,15 @@ export class Transport {
       false,
       signal,
     );
+  }
+
+  async #headers(hasBody = false): Promise<Record<string, string>> {
+    const { token, deviceId } = this.#options;
+    return {
+      authorization: `Bearer ${typeof token === "string" ? token : await token()}`,
+      ...(hasBody ? { "content-type": "application/json" } : {}),
+      ...(deviceId === undefined ? {} : { "x-device-id": deviceId }),
+    };
   }
 
   async #persist<T>(attempt: () => Promise<T>, once: boolean, signal?: AbortSignal): Promise<T> {
@@ -94,17 +131,42 @@ export class Transport {
 
   /** One try: the answer and its body, or a {@link NetworkError}. */
   async #fetch(url: string, init: RequestInit, signal?: AbortSignal) {
-    const timeout = AbortSignal.timeout(this.#options.timeoutMs ?? TIMEOUT_MS);
-    const either = signal === undefined ? timeout : AbortSignal.any([signal, timeout]);
+    const { response, alive, silent } = await this.#open(url, init, signal);
     try {
-      const send = this.#options.fetch ?? ((...args) => globalThis.fetch(...args));
-      const response = await send(url, { ...init, signal: either });
       return { response, bytes: new Uint8Array(await response.arrayBuffer()) };
     } catch (cause) {
-      const code = timeout.aborted ? "timeout" : "network_error";
-      throw new NetworkError(code, `${code}: ${new URL(url).host} did not answer`, { cause });
+      throw noAnswer(url, silent(), cause);
+    } finally {
+      alive(true);
     }
   }
+
+  /** One try: the answer's head. It is broken off when nothing comes for too long; `alive` says that something came. */
+  async #open(url: string, init: RequestInit, signal?: AbortSignal) {
+    const size = typeof init.body === "string" ? init.body.length : 0;
+    const patience = (this.#options.timeoutMs ?? TIMEOUT_MS) + size / BYTES_PER_MS;
+    const silence = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const alive = (ended = false) => {
+      clearTimeout(timer);
+      if (!ended) timer = setTimeout(() => silence.abort(), patience);
+    };
+    alive();
+    const either = signal === undefined ? silence.signal : AbortSignal.any([signal, silence.signal]);
+    const silent = () => silence.signal.aborted;
+    try {
+      const send = this.#options.fetch ?? ((...args) => globalThis.fetch(...args));
+      return { response: await send(url, { ...init, signal: either }), alive, silent };
+    } catch (cause) {
+      alive(true);
+      throw noAnswer(url, silent(), cause);
+    }
+  }
+}
+
+function noAnswer(url: string, silent: boolean, cause: unknown): NetworkError {
+  const code = silent ? "timeout" : "network_error";
+  return new NetworkError(code, `${code}: ${new URL(url).host} did not answer`, { cause });
 }
 
 /** How long to wait before the next try: a random part of a doubling time, and at least what was asked for. */

@@ -10,7 +10,7 @@ import { UsageError } from "./home.ts";
 
 const KIND = "file";
 /** A file is held in memory while it is encrypted. */
-const FILE_BYTES_MAX = 64 * 1024 * 1024;
+const FILE_BYTES_MAX = 32 * 1024 * 1024;
 
 /** A version of a file, or that it is gone. */
 export interface FileVersion {

@@ -38,7 +38,7 @@ export async function pull(
   const staging = await mkdtemp(join(dirname(resolve(directory)), ".pull-"));
   try {
     const { folders, blocks, last } = await withReplicator(home, async (log) => {
-      const total = log.confirmed.sequence + 1;
+      const total = ((await log.head())?.sequence_number ?? -1) + 1;
       return await stage(
         log.pull(),
         staging,

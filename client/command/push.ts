@@ -72,7 +72,8 @@ export async function push(home: Home, directory: string, name: string | undefin
       if (log.waiting >= WAITING_MAX) blocks += (await log.flush()).sent;
       terminal.progress("encrypted", i + 1, paths.length);
     }
-    const gone = Object.keys(files).filter((path) => !paths.includes(path));
+    const present = new Set(paths);
+    const gone = Object.keys(files).filter((path) => !present.has(path));
     for (const path of gone) {
       await batch.add(versionRecords({ folder, path }, null).records);
       noteVersion(index, { folder, path, hash: null });

@@ -1,18 +1,18 @@
 /** `status` and `verify`: where things stand, and whether they are as they must be. */
 
-import { AgentStateError, IntegrityError, NotFoundError } from "../errors.ts";
+import { IntegrityError } from "../errors.ts";
 import { Transport } from "../transport.ts";
-import type { LogHead } from "../wire.ts";
 import { type Home, withReplicator, withSnapshots } from "./home.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** Where the log and the snapshots stand, here and at the service. */
 export async function status(home: Home, agent: string) {
   const transport = new Transport({ baseUrl: home.url, token: home.token });
-  const head = await transport.request<LogHead>("GET", "/head").catch(ignoreMissing);
   const metadata = await transport.request<Record<string, unknown>>("GET", "/metadata");
   const newest = await withSnapshots(home, agent, (client) => client.lineage({ limit: 1 }));
-  const waiting = await withReplicator(home, (log) => Promise.resolve(log.waiting));
+  const { head, waiting } = await withReplicator(home, async (log) => {
+    return { head: await log.head(), waiting: log.waiting };
+  });
   return {
     url: home.url,
     home: home.directory,
@@ -40,9 +40,8 @@ export async function verify(home: Home, agent: string, terminal: Terminal): Pro
   let [blocks, snapshots] = [0, 0];
   try {
     await withReplicator(home, async (log) => {
-      for await (const _ of log.pull()) {
-        terminal.progress("verified", ++blocks, Math.max(blocks, log.confirmed.sequence + 1));
-      }
+      const total = ((await log.head())?.sequence_number ?? -1) + 1;
+      for await (const _ of log.pull()) terminal.progress("verified", ++blocks, Math.max(blocks, total));
     });
     await withSnapshots(home, agent, async (client) => {
       snapshots = (await client.lineage({ limit: 500 })).length;
@@ -53,9 +52,4 @@ export async function verify(home: Home, agent: string, terminal: Terminal): Pro
     if (!(error instanceof IntegrityError)) throw error;
     return { valid: false, blocks, snapshots, code: error.code, reason: error.message };
   }
-}
-
-function ignoreMissing(error: unknown): undefined {
-  if (error instanceof NotFoundError && error instanceof AgentStateError) return undefined;
-  throw error;
 }

@@ -20,6 +20,8 @@ import {
   verifyLog,
 } from "../../client/mod.ts";
 import { decodeText, encodeText } from "../../client/bytes.ts";
+import { Assembler, toRecords } from "../../client/entries.ts";
+import { ReplayParser } from "../../client/replay_parser.ts";
 import { hashDocument } from "../../client/snapshot_document.ts";
 import { record } from "./support.ts";
 
@@ -194,4 +196,68 @@ Deno.test("verifyLog() takes logs whose writer sends several blocks at once, and
   assert.equal(verifyLog(batched.slice(0, 2)).valid, false);
   const fromOne = CHUNKS.map((chunk) => ({ ...chunk, sequence_number: chunk.sequence_number + 1 }));
   assert.equal(verifyLog(fromOne).valid, true);
+});
+
+Deno.test("a page of a log is read the same, however it is cut into pieces", () => {
+  const chunk = fc.record({
+    sequence_number: fc.nat(),
+    block_hash: fc.string(),
+    ciphertext_b64: fc.string({ unit: "binary" }),
+    nested: fc.jsonValue(),
+  });
+  const pages = fc.record({
+    before: fc.jsonValue(),
+    chunks: fc.array(chunk, { maxLength: 5 }),
+    count: fc.nat(),
+    has_more: fc.boolean(),
+    last: fc.record({ chunks: fc.jsonValue(), a: fc.array(fc.dictionary(fc.string(), fc.string())) }),
+  });
+  fc.assert(fc.property(pages, fc.array(fc.nat({ max: 40 })), fc.boolean(), (page, cuts, spaced) => {
+    const text = JSON.stringify(page, undefined, spaced ? 1 : undefined);
+    const parser = new ReplayParser();
+    const found: unknown[] = [];
+    let at = 0;
+    for (const cut of cuts) {
+      found.push(...parser.push(text.slice(at, at + cut)));
+      at += cut;
+    }
+    found.push(...parser.push(text.slice(at)));
+    assert.deepEqual(found, JSON.parse(text).chunks);
+    assert.deepEqual(parser.end(), { ...JSON.parse(text), chunks: [] });
+  }));
+});
+
+Deno.test("a page that breaks off is not taken for a whole one", () => {
+  const text = JSON.stringify({ chunks: CHUNKS, count: 3, has_more: false });
+  for (let end = 0; end < text.length; end++) {
+    const parser = new ReplayParser();
+    parser.push(text.slice(0, end));
+    assert.throws(() => parser.end(), SyntaxError, `cut at ${end}`);
+  }
+});
+
+Deno.test("values of any size come back from records, in the order in which they were complete", () => {
+  const values = fc.array(fc.oneof(fc.jsonValue(), fc.string({ unit: "binary", minLength: 40_000 })), {
+    maxLength: 4,
+  });
+  fc.assert(
+    fc.property(values, (values) => {
+      const stored = values.map((value) => JSON.parse(canonicalize(value)));
+      const assembler = new Assembler((kind) => kind === "mine");
+      const records = stored.flatMap((value) => [record("another's"), ...toRecords("mine", value)]);
+      const found = [...records, ...toRecords("theirs", 1)].map((each) => assembler.add(each));
+      assert.deepEqual(found.filter((entry) => entry !== undefined).map(({ value }) => value), stored);
+      assert.ok(assembler.complete);
+    }),
+    { numRuns: 30 },
+  );
+});
+
+Deno.test("a value of which a part is missing is never given out", () => {
+  const parts = toRecords("mine", "x".repeat(100_000));
+  assert.equal(parts.length, 4);
+  for (let missing = 0; missing < parts.length; missing++) {
+    const assembler = new Assembler(() => true);
+    assert.ok(parts.toSpliced(missing, 1).every((each) => assembler.add(each) === undefined));
+  }
 });

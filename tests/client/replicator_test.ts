@@ -274,6 +274,33 @@ onOneBackend((test) => {
     assert.deepEqual(rest, ["1", "2", "3", "4"]);
   });
 
+  test("replicator: an answer that breaks off is gone on with where it did, and not for ever", async (world) => {
+    await using served = serve(world);
+    const writer = await newReplicator(served);
+    const texts = Array.from({ length: 12 }, (_, i) => `${i} ${"x".repeat(40_000)}`);
+    for (const text of texts) await writer.append([record(text)]);
+    await writer.flush();
+    let room = 200_000;
+    served.meddle(async (request, forward) => {
+      const response = await forward(request);
+      const whole = await response.bytes();
+      const pieces = [whole.subarray(0, room / 2), whole.subarray(room / 2, room)];
+      const cut = new ReadableStream<Uint8Array>({
+        pull(controller) {
+          const piece = pieces.shift();
+          if (piece !== undefined) controller.enqueue(piece);
+          else if (whole.length > room) controller.error(new Error("cut off"));
+          else controller.close();
+        },
+      });
+      return new Response(cut, response);
+    });
+    assert.deepEqual(await readTexts(writer), texts);
+    assert.ok(served.requests.filter((each) => each.includes("/replay")).length >= 3);
+    room = 10_000;
+    await assert.rejects(readTexts(writer), NetworkError);
+  });
+
   test("replicator: a log that was emptied behind its back raises the alarm, and nothing is written", async (world) => {
     await using served = serve(world);
     const account = { ...newAccount(), store: createMemoryStore() };
