@@ -21,6 +21,7 @@ const TEXT = /\.(ts|sql|json|toml|md)$/;
 /** Less than what a snapshot may hold, in characters, so that there is a lineage to walk. */
 const SNAPSHOT_LENGTH = 100_000;
 const AGENT = "demo-agent";
+const LINES_EVERY = 8;
 const USAGE = "Usage: deno task demo [--url BASE] [--token TOKEN]";
 
 /** What survives the lost disk: the address, the token and the key. */
@@ -117,13 +118,14 @@ async function restoreSnapshots({ client, home: { key } }: Device): Promise<stri
   return text;
 }
 
-/** Shows the blocks as they come and go, in lines like the others. */
+/** Shows how many blocks have come and gone, in lines like the others. */
 function terminal(done: string): Terminal {
   return {
     print,
     note: print,
     progress(what, count, total) {
-      if (what !== "encrypted") progress(done, count, total, "blocks", "");
+      const worthSaying = count % LINES_EVERY === 0 || count === total;
+      if (what !== "encrypted" && worthSaying) progress(done, count, total, "blocks", "");
     },
   };
 }
