@@ -6,8 +6,11 @@
 import { canonicalize, type Json } from "./canonical_json.ts";
 import type { MemoryRecord } from "./block.ts";
 
-/** UTF-16 units of one part. Escaped at its worst, it still fits into a block. */
-const PART_LENGTH = 32 * 1024;
+/**
+ * UTF-16 units of one part: a block's worth. JSON has no control characters, so that in a record it at most doubles, or
+ * takes three bytes a unit; either fits into the largest block.
+ */
+const PART_LENGTH = 64_000;
 
 /** A value in the log. */
 export interface Entry {

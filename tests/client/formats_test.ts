@@ -253,8 +253,15 @@ Deno.test("values of any size come back from records, in the order in which they
   );
 });
 
+Deno.test("a part of a value fits into a block, whatever it is made of", async () => {
+  for (const text of ["\u0001", '"', "\\", "ü", "\uffff", "🦉"]) {
+    const records = toRecords("mine", text.repeat(200_000));
+    for (const each of packRecords(records)) await sealBlock(generateKey(), each, START);
+  }
+});
+
 Deno.test("a value of which a part is missing is never given out", () => {
-  const parts = toRecords("mine", "x".repeat(100_000));
+  const parts = toRecords("mine", "x".repeat(200_000));
   assert.equal(parts.length, 4);
   for (let missing = 0; missing < parts.length; missing++) {
     const assembler = new Assembler(() => true);
