@@ -60,6 +60,7 @@ export async function open(key: Key, block: Uint8Array): Promise<Bytes> {
   }
 }
 
-async function usableKey(key: Key): Promise<CryptoKey> {
+/** The key as WebCrypto takes it. Who uses it often imports it once. */
+export async function usableKey(key: Key): Promise<CryptoKey> {
   return key instanceof Uint8Array ? await importKey(key) : key;
 }

@@ -9,7 +9,7 @@ import {
   type SealedBlock,
 } from "./block.ts";
 import { encodeBase64 } from "./bytes.ts";
-import type { Key } from "./cipher.ts";
+import { type Key, usableKey } from "./cipher.ts";
 import { ConflictError, IntegrityError, NotFoundError } from "./errors.ts";
 import { Outbox, type PendingBlock } from "./outbox.ts";
 import { createQueue } from "./queue.ts";
@@ -72,7 +72,8 @@ export class Replicator {
 
   /** Opens the log on what the store holds. Asks the service nothing. */
   static async open(options: ReplicatorOptions): Promise<Replicator> {
-    return new Replicator(options, await Outbox.open(options.store));
+    const key = await usableKey(options.key);
+    return new Replicator({ ...options, key }, await Outbox.open(options.store));
   }
 
   /** Blocks that wait to be sent. */
@@ -139,15 +140,7 @@ export class Replicator {
 
   /** The records that wait, decrypted. */
   pending(): Promise<MemoryRecord[]> {
-    return this.#changing(async () => {
-      const records: MemoryRecord[] = [];
-      let previous = this.#outbox.confirmed;
-      for await (const block of this.#outbox.pending()) {
-        records.push(...await openBlock(this.#options.key, block.bytes, previous));
-        previous = block;
-      }
-      return records;
-    });
+    return this.#changing(() => this.#openPending());
   }
 
   async #sealAll(records: readonly MemoryRecord[], after: Cursor): Promise<SealedBlock[]> {
@@ -201,7 +194,8 @@ export class Replicator {
         // The first of ours may have arrived without our hearing of it.
         diverged ||= mine.done === true || mine.value.hash !== block.hash;
         if (diverged) {
-          theirs.push(...block.records);
+          // A log may be larger than memory; only a resolver wants to see it.
+          if (this.#options.resolve !== undefined) theirs.push(...block.records);
         } else {
           common = head;
           mine = await waiting.next();
@@ -213,20 +207,21 @@ export class Replicator {
   }
 
   async #resolve(theirs: MemoryRecord[], head: Cursor): Promise<void> {
-    const ours: MemoryRecord[] = [];
-    let previous = this.#outbox.confirmed;
-    for await (const block of this.#outbox.pending()) {
-      ours.push(...await openBlock(this.#options.key, block.bytes, previous));
-      previous = block;
-    }
-    const resolution = await (this.#options.resolve ?? appendOurs)({ ours, theirs });
+    const ours = await this.#openPending();
+    const resolution = await this.#options.resolve?.({ ours, theirs }) ?? "append_ours";
     const kept = resolution === "append_ours" ? ours : resolution === "adopt_theirs" ? [] : resolution;
     await this.#outbox.replace(head, await this.#sealAll(kept, head));
   }
-}
 
-function appendOurs(): Resolution {
-  return "append_ours";
+  async #openPending(): Promise<MemoryRecord[]> {
+    const records: MemoryRecord[] = [];
+    let previous = this.#outbox.confirmed;
+    for await (const block of this.#outbox.pending()) {
+      records.push(...await openBlock(this.#options.key, block.bytes, previous));
+      previous = block;
+    }
+    return records;
+  }
 }
 
 /** Both mean that the log is not where we thought: something else is under our numbers, or they leave a gap. */

@@ -92,9 +92,12 @@ export function createMcpServer(home: Home, agent: string): McpServer {
   return server;
 }
 
-/** Reads on where it stopped, and keeps the newest texts. Entries of the other adapters are passed over. */
+/**
+ * Reads on where it stopped, and keeps the newest texts. Entries of the other adapters are passed over. While the service
+ * is away, what was read before is recalled, with what waits.
+ */
 function createRecall(): (log: Replicator) => Promise<Remembered[]> {
-  let cursor = START;
+  let [cursor, wasRead] = [START, false];
   let recent: Remembered[] = [];
   const texts = (records: MemoryRecord[]) =>
     records.filter(({ kind }) => kind === undefined).map(({ id, text, timestamp }) => ({
@@ -103,9 +106,14 @@ function createRecall(): (log: Replicator) => Promise<Remembered[]> {
       timestamp,
     }));
   return async function recall(log) {
-    for await (const block of log.pull({ after: cursor })) {
-      recent = [...recent, ...texts(block.records)].slice(-RECENT_MAX);
-      cursor = { sequence: block.sequence, root: block.root };
+    try {
+      for await (const block of log.pull({ after: cursor })) {
+        recent = [...recent, ...texts(block.records)].slice(-RECENT_MAX);
+        cursor = { sequence: block.sequence, root: block.root };
+      }
+      wasRead = true;
+    } catch (error) {
+      if (!wasRead || !isTransient(error)) throw error;
     }
     return [...recent, ...texts(await log.pending())].slice(-RECENT_MAX);
   };
