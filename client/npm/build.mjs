@@ -12,7 +12,7 @@ import { build } from "esbuild";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const CLIENT = dirname(HERE);
-const SOURCE = join(HERE, "source");
+const SOURCE = join(HERE, ".source");
 const OUT = join(HERE, "dist");
 const AUDIT_CHAIN = join(CLIENT, "../supabase/functions/_shared/domain/audit_chain.ts");
 const ENTRIES = [

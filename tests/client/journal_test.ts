@@ -1,12 +1,11 @@
 /** A state that processes share through a log: what the adapters stand on. */
 
 import assert from "node:assert/strict";
-import { generateKey } from "../../client/cipher.ts";
 import { AuthError, NetworkError } from "../../client/errors.ts";
 import { Journal } from "../../client/journal.ts";
 import type { Replicator } from "../../client/replicator.ts";
 import { onOneBackend } from "../support/harness.ts";
-import { newReplicator, newToken, serve } from "./support.ts";
+import { newAccount, newReplicator, serve } from "./support.ts";
 
 /** A list that entries are added to. */
 function newList(log: Replicator, kind = "list"): Journal<string[]> {
@@ -23,7 +22,7 @@ const AWAY = () => Promise.resolve(new Response("away", { status: 502 }));
 onOneBackend((test) => {
   test("journal: processes that share a log share the state, in one order", async (world) => {
     await using served = serve(world);
-    const account = { token: newToken(), key: generateKey() };
+    const account = newAccount();
     const logs = await Promise.all([1, 2, 3].map(() => newReplicator(served, account)));
     const lists = logs.map((log) => newList(log));
     await Promise.all(lists.flatMap((list, l) => [0, 1, 2].map((i) => list.append(`${l}.${i}`))));
@@ -35,7 +34,7 @@ onOneBackend((test) => {
 
   test("journal: while the service is away it goes on with what it has, and sends it later", async (world) => {
     await using served = serve(world);
-    const account = { token: newToken(), key: generateKey() };
+    const account = newAccount();
     const list = newList(await newReplicator(served, account));
     await list.append("before");
     await list.read();

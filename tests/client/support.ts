@@ -49,6 +49,11 @@ export function newToken(): string {
   return `sov_proj_${crypto.randomUUID()}`;
 }
 
+/** A token and a key that several devices share. */
+export function newAccount() {
+  return { token: newToken(), key: generateKey() };
+}
+
 /** Waits that a test need not wait for. */
 export const IMPATIENT: Partial<ServiceOptions> = { sleep: () => Promise.resolve() };
 
@@ -60,7 +65,7 @@ export function newClient(served: Served, over: Partial<AgentStateOptions> = {})
 
 /** A log with a token, a key and a store of its own. */
 export function newReplicator(served: Served, over: Partial<ReplicatorOptions> = {}): Promise<Replicator> {
-  const own = { token: newToken(), key: generateKey(), store: createMemoryStore() };
+  const own = { ...newAccount(), store: createMemoryStore() };
   return Replicator.open({ baseUrl: served.baseUrl, ...own, ...IMPATIENT, ...over });
 }
 

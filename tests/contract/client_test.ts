@@ -55,7 +55,3 @@ Deno.test("the audit verifier needs nothing but hashes", () => {
   const imports = Array.from(verifier!.text.matchAll(/\bfrom\s+"([^"]+)"/g), ([, specifier]) => specifier!);
   assert.ok(imports.length > 0 && imports.every((specifier) => specifier.startsWith("@noble/hashes/")));
 });
-
-Deno.test("no file of the client is longer than 350 lines", () => {
-  for (const { path, text } of SOURCES) assert.ok(text.split("\n").length <= 351, path);
-});
