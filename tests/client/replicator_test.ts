@@ -5,7 +5,7 @@ import { AuthError, NetworkError, QuotaError, TooLargeError } from "../../client
 import type { Divergence } from "../../client/replicator.ts";
 import { createMemoryStore, type Store } from "../../client/store.ts";
 import { onEveryBackend, onOneBackend, type World } from "../support/harness.ts";
-import { newAccount, newReplicator, newToken, readTexts, record, serve, type Served } from "./support.ts";
+import { newAccount, newReplicator, readTexts, record, serve, type Served } from "./support.ts";
 
 /** Answers nothing until it is told to pass everything on again. */
 const UNREACHABLE = () => Promise.resolve(new Response("down", { status: 502 }));
