@@ -17,7 +17,6 @@ const RETRY_MS = 50;
 /** A store in a directory, and its end. */
 export interface FileStore extends Store {
   close(): Promise<void>;
-  [Symbol.asyncDispose](): Promise<void>;
 }
 
 /** Who holds a lock. */
@@ -50,7 +49,6 @@ export async function openFileStore(directory: string, { waitMs = 0 } = {}): Pro
       await rm(pathOf(name), { force: true });
     },
     close: unlock,
-    [Symbol.asyncDispose]: unlock,
   };
 }
 

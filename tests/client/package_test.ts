@@ -95,7 +95,7 @@ onOneBackend((test) => {
          client.snapshot({ key: generateKey(), payload: new Map() });
          export { openFileStore, openIndexedDbStore, receipt, TeamClient };`,
       );
-      const flags = "--noEmit --strict --target es2022 --module nodenext --lib esnext,dom".split(" ");
+      const flags = "--noEmit --strict --target es2022 --module nodenext --lib es2022,dom".split(" ");
       await run(project, "node", [`${NPM}/node_modules/typescript/bin/tsc`, ...flags, "main.ts"]);
     }));
 

@@ -3,11 +3,19 @@
 import assert from "node:assert/strict";
 import { IntegrityError, NetworkError, RollbackError } from "../../client/errors.ts";
 import { createMemoryStore } from "../../client/store.ts";
-import { openFileStore } from "../../client/store_file.ts";
 import type { Cursor } from "../../client/verify.ts";
 import type { ReplayPage } from "../../client/wire.ts";
 import { onOneBackend } from "../support/harness.ts";
-import { newAccount, newReplicator, newToken, readTexts, record, serve, spoil } from "./support.ts";
+import {
+  newAccount,
+  newReplicator,
+  newToken,
+  openStore,
+  readTexts,
+  record,
+  serve,
+  spoil,
+} from "./support.ts";
 
 onOneBackend((test) => {
   test("replicator: a log that lost, changed or reordered blocks is not read", async (world) => {
@@ -105,7 +113,7 @@ onOneBackend((test) => {
     await using served = serve(world);
     const directory = await Deno.makeTempDir();
     {
-      await using store = await openFileStore(directory);
+      await using store = await openStore(directory);
       const writer = await newReplicator(served, { store });
       await writer.append([record("a")]);
       await Deno.writeFile(`${directory}/value-block-0-0`, new Uint8Array(40));

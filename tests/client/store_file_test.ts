@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { StoreInUseError } from "../../client/errors.ts";
 import { createPrivateFile, openFileStore } from "../../client/store_file.ts";
 import { eventually } from "../support/eventually.ts";
+import { openStore } from "./support.ts";
 
 const HOLDER = `
   import { openFileStore } from "${new URL("../../client/store_file.ts", import.meta.url)}";
@@ -25,13 +26,13 @@ Deno.test("file store: what was written is read, under any name, by the next one
   withDirectory(async (directory) => {
     const names = ["state", "a/b", "..", "ü", "x y", "lock-1", "temporary-1"];
     {
-      await using store = await openFileStore(directory);
+      await using store = await openStore(directory);
       for (const name of names) await store.write(name, new TextEncoder().encode(name));
       await store.write("state", new Uint8Array([1, 2]));
       await store.remove("x y");
       await store.remove("never there");
     }
-    await using store = await openFileStore(directory);
+    await using store = await openStore(directory);
     assert.deepEqual(await store.read("state"), new Uint8Array([1, 2]));
     assert.deepEqual(new TextDecoder().decode(await store.read("a/b")), "a/b");
     assert.equal(await store.read("x y"), undefined);

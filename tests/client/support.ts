@@ -7,6 +7,7 @@ import { AgentStateClient, generateKey } from "../../client/mod.ts";
 import type { ReplicatorOptions } from "../../client/replicator.ts";
 import { Replicator } from "../../client/replicator.ts";
 import { createMemoryStore } from "../../client/store.ts";
+import { type FileStore, openFileStore } from "../../client/store_file.ts";
 import type { ServiceOptions } from "../../client/transport.ts";
 import type { World } from "../support/harness.ts";
 
@@ -52,6 +53,12 @@ export function newToken(): string {
 /** A token and a key that several devices share. */
 export function newAccount() {
   return { token: newToken(), key: generateKey() };
+}
+
+/** Opens a store that is closed at the end of the block. */
+export async function openStore(directory: string): Promise<FileStore & AsyncDisposable> {
+  const store = await openFileStore(directory);
+  return { ...store, [Symbol.asyncDispose]: () => store.close() };
 }
 
 /** Waits that a test need not wait for. */
