@@ -7,7 +7,7 @@
 
 import { parseArgs } from "node:util";
 import { dirname, join, relative } from "node:path";
-import type { Home } from "../client/command/home.ts";
+import { type Home, stateOf } from "../client/command/home.ts";
 import { pull } from "../client/command/pull.ts";
 import { push } from "../client/command/push.ts";
 import type { Terminal } from "../client/command/terminal.ts";
@@ -64,7 +64,8 @@ async function main(): Promise<void> {
   if (!held) Deno.exitCode = 1;
 }
 
-function newDevice(home: Home): Device {
+function newDevice(account: Omit<Home, "state">): Device {
+  const home = { ...account, state: stateOf(account.directory, account) };
   return { home, client: new AgentStateClient({ baseUrl: home.url, token: home.token, agentId: AGENT }) };
 }
 

@@ -7,6 +7,7 @@ import process from "node:process";
 import { AgentStateClient } from "../agent_state_client.ts";
 import { decodeHex, encodeHex, encodeText } from "../bytes.ts";
 import { generateKey } from "../cipher.ts";
+import { sha256Hex } from "../hash_chain.ts";
 import { Replicator } from "../replicator.ts";
 import { createPrivateFile, type FileStore, openFileStore } from "../store_file.ts";
 
@@ -24,6 +25,8 @@ export interface HomeOptions {
 /** An opened directory. */
 export interface Home {
   directory: string;
+  /** What belongs to this service and token: the outbox, and what was seen. */
+  state: string;
   url: string;
   token: string;
   key: Uint8Array;
@@ -54,13 +57,13 @@ export async function openHome(options: HomeOptions): Promise<Home> {
   const config = JSON.parse(await readFile(configPath, "utf8")) as Config;
   const keyPath = join(directory, "key");
   const madeKey = await createPrivateFile(keyPath, encodeText(`${encodeHex(generateKey())}\n`));
-  return {
-    directory,
-    url: url ?? config.url,
-    token: token ?? config.token,
-    key: await readKey(keyPath),
-    madeKey,
-  };
+  const service = { url: url ?? config.url, token: token ?? config.token };
+  return { directory, state: stateOf(directory, service), ...service, key: await readKey(keyPath), madeKey };
+}
+
+/** Where the state of a service and token is. The token is not written down a second time. */
+export function stateOf(directory: string, { url, token }: Config): string {
+  return join(directory, `state-${sha256Hex(`${url} ${token}`).slice(0, 16)}`);
 }
 
 /** Runs with the directory's replication log; one command at a time has it. */
@@ -84,7 +87,7 @@ export async function withSnapshots<T>(
 }
 
 async function withStore<T>(home: Home, name: string, run: (store: FileStore) => Promise<T>): Promise<T> {
-  const store = await openFileStore(join(home.directory, name), { waitMs: WAIT_MS });
+  const store = await openFileStore(join(home.state, name), { waitMs: WAIT_MS });
   try {
     return await run(store);
   } finally {

@@ -134,24 +134,14 @@ function addRecords(index: FileIndex, records: readonly MemoryRecord[], assemble
 /** Notes what the log has now, unless somebody else has written in between: then the next push reads it. */
 async function keepKnown(home: Home, before: Known, now: Known, blocks: number): Promise<void> {
   const alone = now.cursor.sequence === before.cursor.sequence + blocks;
-  const note = { log: nameOfLog(home), ...(alone ? now : before) };
-  await writeWhole(pathOfNote(home), encodeText(JSON.stringify(note)));
+  await writeWhole(pathOfNote(home), encodeText(JSON.stringify(alone ? now : before)));
 }
 
 async function readNote(home: Home): Promise<Known> {
   const text = await readFile(pathOfNote(home), "utf8").catch(() => "{}");
-  const { log, cursor, index } = JSON.parse(text) as Partial<Known & { log: string }>;
-  if (log !== nameOfLog(home) || cursor === undefined || index === undefined) {
-    return { cursor: START, index: {} };
-  }
-  return { cursor, index };
+  return { cursor: START, index: {}, ...JSON.parse(text) as Partial<Known> };
 }
 
 function pathOfNote(home: Home): string {
-  return join(home.directory, "index.json");
-}
-
-/** The note is of one log; a token is not written down a second time. */
-function nameOfLog({ url, token }: Home): string {
-  return sha256Hex(`${url} ${token}`);
+  return join(home.state, "index.json");
 }

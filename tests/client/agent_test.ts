@@ -84,9 +84,14 @@ function kill9(child: Deno.ChildProcess): void {
   }
 }
 
-async function countBlocks(home: string): Promise<number> {
-  const names = await Array.fromAsync(Deno.readDir(`${home}/outbox`));
-  return names.filter(({ name }) => name.startsWith("value-block")).length;
+/** Names of the files in the outbox of a home. */
+function outboxOf(home: string): string[] {
+  const [state] = [...Deno.readDirSync(home)].filter(({ isDirectory }) => isDirectory);
+  return [...Deno.readDirSync(`${home}/${state!.name}/outbox`)].map(({ name }) => name).sort();
+}
+
+function countBlocks(home: string): number {
+  return outboxOf(home).filter((name) => name.startsWith("value-block")).length;
 }
 
 /** Takes token and key to another device, and nothing else. */
@@ -166,11 +171,11 @@ onOneBackend((test) => {
           return forward(request);
         });
         await writeFolder(memory, { "f3.bin": randomBytes(2_000_000), [`${blocks}.md`]: String(blocks) });
-        const waiting = await countBlocks(home);
+        const waiting = countBlocks(home);
         const child = spawn(served, home, ["push", memory]);
         await eventually(
           "so many blocks are written",
-          async () => await countBlocks(home) >= waiting + blocks,
+          () => countBlocks(home) >= waiting + blocks,
         );
         kill9(child);
         await child.output();
@@ -189,9 +194,26 @@ onOneBackend((test) => {
       await moveTo(home, `${directory}/device`);
       assert.equal((await run(served, `${directory}/device`, "pull", `${directory}/copy`)).code, 0);
       assert.deepEqual(await readFolder(`${directory}/copy`), await readFolder(memory));
-      assert.deepEqual([...Deno.readDirSync(`${home}/outbox`)].map(({ name }) => name).sort(), [
-        "value-state",
-      ]);
+      assert.deepEqual(outboxOf(home), ["value-state"]);
+    }));
+
+  test("agent: another token is another log, and the way back is open", (world) =>
+    withDirectory(async (directory) => {
+      await using served = serve(world);
+      const [home, memory] = [`${directory}/home`, `${directory}/memory`];
+      await writeFolder(memory, { "a.md": "one" });
+      const other = ["--token", `sov_proj_${crypto.randomUUID()}`];
+      for (const token of [[], other, []]) {
+        const { code, err } = await run(served, home, "push", memory, ...token);
+        assert.equal(code, 0, err);
+        assert.equal((await run(served, home, "snapshot", `${memory}/a.md`, ...token)).code, 0);
+      }
+      assert.deepEqual(
+        [await run(served, home, "verify"), await run(served, home, "verify", ...other)].map(({ out }) =>
+          out
+        ),
+        ["VALID: 1 blocks, 2 snapshots", "VALID: 1 blocks, 1 snapshots"],
+      );
     }));
 
   test("agent: a file that was snapshotted is restored, and what differs is not replaced unasked", (world) =>
