@@ -128,7 +128,9 @@ Deno.test("base64 without the engine's own help is the same", () => {
         },
       });
       assert.equal(encodeBase64(plain), bytes.toBase64());
-      assert.deepEqual(decodeBase64(bytes.toBase64()), Uint8Array.from(bytes));
+      const text = bytes.toBase64();
+      assert.deepEqual(withoutNative(() => decodeBase64(text)), Uint8Array.from(bytes));
+      assert.deepEqual(decodeBase64(text), Uint8Array.from(bytes));
     }),
     { numRuns: 20 },
   );
