@@ -1,76 +1,98 @@
 /**
  * `deno task demo`: an agent keeps its memory, loses its disk, and comes back byte for byte.
  *
- * The memory is real: the files of this repository. Without `--url` the demo runs on a service of its own, which
- * it throws away afterwards.
+ * The memory is real: the files of this repository. Everything goes through the client, as an agent would use it.
+ * Without `--url` the demo runs on a service of its own, which it throws away afterwards.
  */
 
 import { parseArgs } from "node:util";
-import { relative } from "node:path";
-import { EMPTY_ROOT, newKey, nextRoot, open, seal, sha256Hex } from "./agent_crypto.ts";
+import { dirname, join, relative } from "node:path";
+import { type Home, stateOf } from "../client/command/home.ts";
+import { pull } from "../client/command/pull.ts";
+import { push } from "../client/command/push.ts";
+import type { Terminal } from "../client/command/terminal.ts";
+import { AgentStateClient, canonicalize, generateKey } from "../client/mod.ts";
 import { baseOf, startOwnStack } from "./own_stack.ts";
 import { print, printError } from "./print.ts";
 
 const REPOSITORY = new URL("..", import.meta.url).pathname;
 const FOLDERS = ["supabase", "local", "docs", "tests"];
 const TEXT = /\.(ts|sql|json|toml|md)$/;
-const BLOCK_BYTES = 64 * 1024;
-/** Half of what a snapshot may hold, so that there is a lineage to walk. */
-const SNAPSHOT_BYTES = 128 * 1024;
-const POLICY_HASH = "0".repeat(64);
+/** Less than what a snapshot may hold, in characters, so that there is a lineage to walk. */
+const SNAPSHOT_LENGTH = 100_000;
 const AGENT = "demo-agent";
+const LINES_EVERY = 8;
 const USAGE = "Usage: deno task demo [--url BASE] [--token TOKEN]";
 
 /** What survives the lost disk: the address, the token and the key. */
 interface Device {
-  base: string;
-  token: string;
-  key: CryptoKey;
+  client: AgentStateClient;
+  home: Home;
 }
 
 async function main(): Promise<void> {
   const { url, token = `sov_proj_${crypto.randomUUID()}` } = readArguments();
   await using parts = new AsyncDisposableStack();
   const base = url ?? baseOf(await startOwnStack(parts));
-  const device: Device = { base, token, key: await newKey() };
+  const disk = await Deno.makeTempDir({ prefix: "agent-state-demo-" });
+  parts.defer(() => Deno.remove(disk, { recursive: true }));
+  const account = { url: base, token, key: generateKey(), madeKey: false };
   print(`Service   ${base}`);
 
-  const memory = await gatherMemory();
-  print(`Memory    ${memory.files} files of this repository, ${size(memory.bytes.length)}\n`);
+  const memory = await gatherMemory(`${disk}/memory`);
+  print(`Memory    ${memory.files} files of this repository, ${size(memory.text.length)}\n`);
 
   print("The agent works");
-  await checkpoint(device, memory.bytes);
-  await replicate(device, memory.bytes);
+  const device = newDevice({ ...account, directory: `${disk}/agent` });
+  await checkpoint(device, memory.text);
+  const pushed = await push(device.home, `${disk}/memory`, undefined, terminal("replicated"));
+  print(`               head ${pushed.sequence_number}, root ${pushed.merkle_root.slice(0, 12)}…`);
 
   print("\nIts disk is lost. A new device has the address, the token and the key, and nothing else");
-  const restored = await restoreSnapshots(device);
-  const replayed = await replayLog(device);
+  const other = newDevice({ ...account, directory: `${disk}/other` });
+  const restored = await restoreSnapshots(other);
+  await pull(other.home, `${disk}/replayed`, { folder: pushed.folder }, terminal("replayed"));
+  const replayed = await gather(`${disk}/replayed`, [""]);
 
   print("");
-  const same = [["snapshots", restored], ["replication log", replayed]] as const;
-  for (const [what, bytes] of same) {
-    print(`${equal(bytes, memory.bytes) ? "✓" : "✗"} the memory from the ${what} is equal byte for byte`);
+  const same = [["snapshots", restored], ["replication log", replayed.text]] as const;
+  for (const [what, text] of same) {
+    print(`${text === memory.text ? "✓" : "✗"} the memory from the ${what} is equal byte for byte`);
   }
-  const held = same.every(([, bytes]) => equal(bytes, memory.bytes));
+  const held = same.every(([, text]) => text === memory.text);
   print(held ? "\nVerdict: everything came back." : "\nVerdict: NOT everything came back.");
   if (!held) Deno.exitCode = 1;
 }
 
-/** Everything that the agent knows, in one byte string. */
-async function gatherMemory(): Promise<{ files: number; bytes: Uint8Array<ArrayBuffer> }> {
-  const paths = (await Promise.all(FOLDERS.map((folder) => listFiles(REPOSITORY + folder)))).flat().sort();
-  const memories = await Promise.all(paths.map(async (path, i) => ({
-    id: relative(REPOSITORY, path),
+function newDevice(account: Omit<Home, "state">): Device {
+  const home = { ...account, state: stateOf(account.directory, account) };
+  return { home, client: new AgentStateClient({ baseUrl: home.url, token: home.token, agentId: AGENT }) };
+}
+
+/** Copies this repository's texts into a folder, which is what the agent remembers. */
+async function gatherMemory(folder: string): Promise<{ files: number; text: string }> {
+  for (const path of (await Promise.all(FOLDERS.map((each) => listFiles(REPOSITORY + each)))).flat()) {
+    const copy = `${folder}/${relative(REPOSITORY, path)}`;
+    await Deno.mkdir(dirname(copy), { recursive: true });
+    await Deno.copyFile(path, copy);
+  }
+  return await gather(folder, FOLDERS);
+}
+
+/** All files of some folders as one text. */
+async function gather(root: string, folders: string[]): Promise<{ files: number; text: string }> {
+  const paths = (await Promise.all(folders.map((each) => listFiles(`${root}/${each}`)))).flat().sort();
+  const memories = await Promise.all(paths.map(async (path) => ({
+    path: relative(root, path),
     text: await Deno.readTextFile(path),
-    timestamp: String(1_700_000_000_000 + i),
   })));
-  return { files: paths.length, bytes: new TextEncoder().encode(JSON.stringify({ memories })) };
+  return { files: paths.length, text: canonicalize(memories) };
 }
 
 async function listFiles(folder: string): Promise<string[]> {
   const found: string[] = [];
   for await (const entry of Deno.readDir(folder)) {
-    const path = `${folder}/${entry.name}`;
+    const path = join(folder, entry.name);
     if (entry.isDirectory) found.push(...await listFiles(path));
     else if (TEXT.test(entry.name)) found.push(path);
   }
@@ -78,125 +100,44 @@ async function listFiles(folder: string): Promise<string[]> {
 }
 
 /** Stores the memory as snapshots, each linked to the one before. */
-async function checkpoint(device: Device, memory: Uint8Array<ArrayBuffer>): Promise<void> {
-  let parent: string | null = null;
-  const pieces = split(memory, SNAPSHOT_BYTES);
-  for (const [sequence, plaintext] of pieces.entries()) {
-    const sealed = await seal(device.key, plaintext);
-    const receipt: { storage_path: string; cost_milli: number } = await call(device, "POST", "/snapshot", {
-      agent_id: AGENT,
-      sequence_number: sequence,
-      parent_snapshot: parent,
-      policy_hash: POLICY_HASH,
-      client_payload_hash: sha256Hex(plaintext),
-      ciphertext_b64: sealed.toBase64(),
-      byte_size: sealed.length,
-      timestamp: new Date().toISOString(),
-    });
-    parent = receipt.storage_path;
-    progress("checkpointed", sequence + 1, pieces.length, "snapshots", `${receipt.storage_path}`);
+async function checkpoint({ client, home: { key } }: Device, text: string): Promise<void> {
+  const pieces = split(text, SNAPSHOT_LENGTH);
+  for (const [i, payload] of pieces.entries()) {
+    const receipt = await client.snapshot({ key, payload });
+    progress("checkpointed", i + 1, pieces.length, "snapshots", receipt.storage_path);
   }
 }
 
-/** Appends the memory to the replication log in blocks of 64 KiB. */
-async function replicate(device: Device, memory: Uint8Array<ArrayBuffer>): Promise<void> {
-  let root = EMPTY_ROOT;
-  const pieces = split(memory, BLOCK_BYTES);
-  for (const [sequence, plaintext] of pieces.entries()) {
-    const block = await seal(device.key, plaintext);
-    const blockHash = sha256Hex(block);
-    root = nextRoot(root, blockHash);
-    await call(device, "POST", "/replicate", {
-      chunks: [{ sequence_number: sequence, block_hash: blockHash, ciphertext_b64: block.toBase64() }],
-      merkle_root: root,
-    });
-    progress("replicated", sequence + 1, pieces.length, "blocks", `root ${root.slice(0, 12)}…`);
+/** Walks the lineage from the genesis, and restores each snapshot. */
+async function restoreSnapshots({ client, home: { key } }: Device): Promise<string> {
+  const lineage = (await client.lineage({ limit: 500 })).reverse();
+  let text = "";
+  for (const { sequence_number: sequence } of lineage) {
+    text += (await client.restoreAt({ sequence, key })).payload;
+    progress("restored", sequence + 1, lineage.length, "snapshots", "tag, hash and parent agree");
   }
+  return text;
 }
 
-/** Walks the lineage from the genesis, downloads, decrypts and checks each snapshot. */
-async function restoreSnapshots(device: Device): Promise<Uint8Array> {
-  const lineage: { sequence_number: number; storage_path: string; parent_path: string | null }[] =
-    (await call<[]>(device, "GET", `/snapshot/${AGENT}/lineage?limit=500`)).reverse();
-  const pieces: Uint8Array[] = [];
-  for (const [i, entry] of lineage.entries()) {
-    if (entry.parent_path !== (lineage[i - 1]?.storage_path ?? null)) {
-      throw new Error("The lineage is broken");
-    }
-    const { receipt, ciphertextUrl } = await call<{ receipt: Record<string, string>; ciphertextUrl: string }>(
-      device,
-      "GET",
-      `/snapshot/${AGENT}/${entry.sequence_number}`,
-    );
-    const plaintext = await open(
-      device.key,
-      new Uint8Array(await (await fetch(ciphertextUrl)).arrayBuffer()),
-    );
-    if (sha256Hex(plaintext) !== receipt.client_payload_hash) throw new Error("A snapshot has changed");
-    pieces.push(plaintext);
-    progress("restored", i + 1, lineage.length, "snapshots", "hash and parent agree");
-  }
-  return join(pieces);
-}
-
-/** Replays the log, checks every hash and the chain up to the head, and decrypts. */
-async function replayLog(device: Device): Promise<Uint8Array> {
-  const head = await call<{ merkle_root: string }>(device, "GET", "/head");
-  const pieces: Uint8Array[] = [];
-  let root = EMPTY_ROOT;
-  let since = -1;
-  for (let more = true; more;) {
-    const page = await call<{ chunks: Record<string, string & number>[]; has_more: boolean }>(
-      device,
-      "GET",
-      `/replay?since=${since}`,
-    );
-    for (const chunk of page.chunks) {
-      const block = Uint8Array.fromBase64(chunk.ciphertext_b64!);
-      if (sha256Hex(block) !== chunk.block_hash) throw new Error("A block has changed");
-      root = nextRoot(root, chunk.block_hash!);
-      pieces.push(await open(device.key, block));
-      since = chunk.sequence_number!;
-    }
-    more = page.has_more;
-    progress("replayed", pieces.length, pieces.length, "blocks", `root ${root.slice(0, 12)}…`);
-  }
-  if (root !== head.merkle_root) throw new Error("The chain does not end at the head's root");
-  return join(pieces);
-}
-
-async function call<T>(device: Device, method: string, path: string, body?: unknown): Promise<T> {
-  const response = await fetch(device.base + path, {
-    method,
-    headers: { authorization: `Bearer ${device.token}`, "content-type": "application/json" },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  });
-  const text = await response.text();
-  if (!response.ok) throw new Error(`${method} ${path} answered ${response.status} ${text}`);
-  return JSON.parse(text);
+/** Shows how many blocks have come and gone, in lines like the others. */
+function terminal(done: string): Terminal {
+  return {
+    print,
+    note: print,
+    progress(what, count, total) {
+      const worthSaying = count % LINES_EVERY === 0 || count === total;
+      if (what !== "encrypted" && worthSaying) progress(done, count, total, "blocks", "");
+    },
+  };
 }
 
 function progress(done: string, count: number, total: number, what: string, detail: string): void {
-  print(`  ${done.padEnd(12)} ${String(count).padStart(3)}/${total} ${what.padEnd(10)} ${detail}`);
+  print(`  ${done.padEnd(12)} ${String(count).padStart(3)}/${total} ${what.padEnd(10)} ${detail}`.trimEnd());
 }
 
-function split(bytes: Uint8Array<ArrayBuffer>, size: number): Uint8Array<ArrayBuffer>[] {
-  const count = Math.ceil(bytes.length / size);
-  return Array.from({ length: count }, (_, i) => bytes.subarray(i * size, (i + 1) * size));
-}
-
-function join(pieces: Uint8Array[]): Uint8Array {
-  const bytes = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
-  let offset = 0;
-  for (const piece of pieces) {
-    bytes.set(piece, offset);
-    offset += piece.length;
-  }
-  return bytes;
-}
-
-function equal(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && a.every((byte, i) => byte === b[i]);
+/** Pieces of a text, none of which ends inside of a character. */
+function split(text: string, length: number): string[] {
+  return text.match(new RegExp(`.{1,${length}}`, "gsu")) ?? [];
 }
 
 function size(bytes: number): string {

@@ -5,12 +5,7 @@
  */
 
 import { parseArgs } from "node:util";
-import {
-  type AuditExport,
-  type AuditHead,
-  type ChainVerdict,
-  verifyChain,
-} from "../supabase/functions/_shared/domain/audit_chain.ts";
+import { type AuditExport, type AuditHead, type ChainVerdict, verifyAudit } from "../client/verify.ts";
 import { print, printError } from "./print.ts";
 
 const USAGE =
@@ -21,7 +16,7 @@ const UNUSABLE = 2;
 async function main(): Promise<void> {
   const { file, earlier } = readArguments();
   const exported = parseExport(await readInput(file), file);
-  const verdict = verifyChain(exported, earlier);
+  const verdict = verifyAudit(exported, earlier);
   if (verdict.valid) {
     print(describe(exported as AuditExport, verdict, earlier));
   } else if (verdict.brokenSeq === undefined) {

@@ -5,6 +5,9 @@ import { join, relative } from "node:path";
 /** The root of the repository. */
 export const REPOSITORY = join(import.meta.dirname!, "../..");
 
+/** Directories whose files are made from others; some are made anew while tests run. */
+const MADE = ["node_modules", "dist"];
+
 /** One file: its path from the root of the repository, and its text. */
 export interface Source {
   path: string;
@@ -40,7 +43,7 @@ function* walk(directory: string): Generator<string> {
   for (const entry of Deno.readDirSync(directory)) {
     const path = join(directory, entry.name);
     if (entry.isFile) yield path;
-    else if (entry.isDirectory && !entry.name.startsWith(".") && entry.name !== "node_modules") {
+    else if (entry.isDirectory && !entry.name.startsWith(".") && !MADE.includes(entry.name)) {
       yield* walk(path);
     }
   }

@@ -1,6 +1,11 @@
-/** The audit ledger's chain, as anybody can recheck it from an export. The same encoding is in docs/audit.md. */
+/**
+ * The audit ledger's chain, as anybody can recheck it from an export. The same encoding is in docs/audit.md.
+ *
+ * The client carries this very file, into browsers too, so it imports nothing of Node's.
+ */
 
-import { decodeHex, encodeHex, sha256 } from "./bytes.ts";
+import { sha256 } from "@noble/hashes/sha2.js";
+import { bytesToHex, hexToBytes, utf8ToBytes } from "@noble/hashes/utils.js";
 
 /** What the encoding and an export call themselves. */
 export const AUDIT_FORMAT = "v2-agent-state/audit/1";
@@ -79,7 +84,7 @@ const OPTIONAL = ["from", "to"];
 
 /** The hash that an entry must have, as 64 hex digits. Its own `entry_hash` plays no part. */
 export function hashAuditEntry(teamId: string, entry: Omit<AuditEntry, "entry_hash">): string {
-  return encodeHex(sha256(encodeAuditEntry(teamId, entry)));
+  return bytesToHex(sha256(encodeAuditEntry(teamId, entry)));
 }
 
 /** The bytes that an entry's hash is of. */
@@ -91,7 +96,7 @@ export function encodeAuditEntry(teamId: string, entry: Omit<AuditEntry, "entry_
       field: encodeField(key) + encodeField(spellValue(value)),
     }))
     .sort((a, b) => a.order < b.order ? -1 : 1);
-  return decodeHex([
+  return hexToBytes([
     ...[AUDIT_FORMAT, teamId, String(entry.seq), entry.id, entry.actor, entry.action].map(encodeField),
     ...[entry.resource_type, entry.resource_id, entry.created_at].map(encodeField),
     ...pairs.map(({ field }) => field),
@@ -285,5 +290,5 @@ function encodeField(text: string): string {
 }
 
 function toHex(text: string): string {
-  return encodeHex(new TextEncoder().encode(text));
+  return bytesToHex(utf8ToBytes(text));
 }
