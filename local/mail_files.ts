@@ -44,8 +44,10 @@ export async function openMailFiles(root: string, say: (line: string) => void): 
   };
 }
 
-function toText({ to, subject, text, idempotencyKey }: Mail): string {
-  return `To: ${oneLine(to)}\nSubject: ${oneLine(subject)}\nIdempotency-Key: ${idempotencyKey}\n\n${text}`;
+function toText({ to, subject, text, idempotencyKey, headers = {} }: Mail): string {
+  const fields = { "To": to, "Subject": subject, ...headers, "Idempotency-Key": idempotencyKey };
+  const lines = Object.entries(fields).map(([name, value]) => `${name}: ${oneLine(value)}`);
+  return `${lines.join("\n")}\n\n${text}`;
 }
 
 /** A path as short as it can be from where the service runs. */

@@ -104,9 +104,9 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
   let url = "";
   const blobs = await openBlobFiles(blobRoot, () => options.publicUrl ?? url);
   const { promise: handler, resolve: ready } = Promise.withResolvers<
-    (request: Request) => Promise<Response>
+    (request: Request, info: Deno.ServeHandlerInfo<Deno.NetAddr>) => Promise<Response>
   >();
-  url = serve(hostname, port, async (request) => (await handler)(request), parts);
+  url = serve(hostname, port, async (request, info) => (await handler)(request, info), parts);
 
   const issuer = env.SESSION_ISSUER || LOCAL_ISSUER;
   const audience = env.SESSION_AUDIENCE || LOCAL_AUDIENCE;
@@ -115,8 +115,12 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
     SESSION_JWKS_URL: `${url}/auth/v1/.well-known/jwks.json`,
     // A receiver beside a stack that is for this machine alone; one that others reach keeps to public addresses.
     WEBHOOK_ALLOW_PRIVATE: String(isLoopback(hostname) && options.publicUrl === undefined),
+    // Behind a proxy of one's own the proxy says who calls; without one the connection does, and nobody else is asked.
+    TRUSTED_PROXIES: options.publicUrl === undefined ? "0" : "1",
+    API_URL: `${options.publicUrl ?? url}/functions/v1/v2-agent-state`,
     ...env,
     PUBLIC_URL: options.publicUrl ?? url,
+    UNSUBSCRIBE_SECRET: env.UNSUBSCRIBE_SECRET || await localPolarSecret(dataDir),
     SESSION_ISSUER: issuer,
     POLAR_WEBHOOK_SECRET: env.POLAR_WEBHOOK_SECRET || await localPolarSecret(dataDir),
     BILLING_RETURN_ORIGINS: env.BILLING_RETURN_ORIGINS || "http://localhost:*,http://127.0.0.1:*",
@@ -185,7 +189,7 @@ function requireFreePort(hostname: string, port: number): void {
 function serve(
   hostname: string,
   port: number,
-  handler: (request: Request) => Promise<Response>,
+  handler: (request: Request, info: Deno.ServeHandlerInfo<Deno.NetAddr>) => Promise<Response>,
   parts: AsyncDisposableStack,
 ): string {
   const abort = new AbortController();
@@ -229,13 +233,18 @@ function isLoopback(hostname: string): boolean {
   return ["127.0.0.1", "localhost", "::1"].includes(hostname);
 }
 
-type Route = (request: Request) => Response | Promise<Response>;
+type Route = (
+  request: Request,
+  info: Deno.ServeHandlerInfo<Deno.NetAddr>,
+) => Response | Promise<Response>;
 
-function createRouter(routes: Record<string, Route>): (request: Request) => Promise<Response> {
-  return async function route(request) {
+function createRouter(
+  routes: Record<string, Route>,
+): (request: Request, info: Deno.ServeHandlerInfo<Deno.NetAddr>) => Promise<Response> {
+  return async function route(request, info) {
     const { pathname } = new URL(request.url);
     for (const [prefix, answer] of Object.entries(routes)) {
-      if (pathname === prefix || pathname.startsWith(`${prefix}/`)) return await answer(request);
+      if (pathname === prefix || pathname.startsWith(`${prefix}/`)) return await answer(request, info);
     }
     if (pathname === "/") {
       return new Response(["Encrypted agent state", ...Object.keys(routes)].join("\n") + "\n");

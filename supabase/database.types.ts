@@ -115,6 +115,10 @@ export type Database = {
         };
         Returns: Json;
       };
+      "capture_contact": {
+        Args: { "p_address_hash": string; "p_email": string; "p_source": string };
+        Returns: Json;
+      };
       "change_scim_group": {
         Args: {
           "p_added": (string)[];
@@ -166,7 +170,10 @@ export type Database = {
           "subject_id": string;
         }[];
       };
+      "confirm_contact": { Args: { "p_contact_id": string }; Returns: Json };
       "confirm_snapshot": { Args: { "p_attempt_id": string }; Returns: Json };
+      "count_expired": { Args: { "p_keep_days": number; "p_what": string }; Returns: Json };
+      "count_unsettled": { Args: { "p_grace_seconds": number }; Returns: Json };
       "create_api_key": {
         Args: {
           "p_email": string;
@@ -382,7 +389,12 @@ export type Database = {
       "list_teams": { Args: { "p_email": string; "p_subject": string }; Returns: Json };
       "list_webhooks": { Args: { "p_email": string; "p_subject": string }; Returns: Json };
       "mint_invitation_token": { Args: { "p_invitation_id": string; "p_token_hash": string }; Returns: Json };
+      "owe_lifecycle_mails": { Args: { "p_limit": number }; Returns: Json };
       "ping": { Args: Record<PropertyKey, never>; Returns: Json };
+      "purge_expired": {
+        Args: { "p_keep_days": number; "p_limit": number; "p_what": string };
+        Returns: Json;
+      };
       "read_balance": { Args: { "p_subject": string }; Returns: Json };
       "read_grant": { Args: { "p_email": string; "p_subject": string; "p_team_id": string }; Returns: Json };
       "read_head": { Args: { "p_credential_hash": string; "p_credential_kind": string }; Returns: Json };
@@ -472,6 +484,7 @@ export type Database = {
         };
         Returns: Json;
       };
+      "refuse_mail": { Args: { "p_address_hash": string }; Returns: Json };
       "replace_scim_user": {
         Args: {
           "p_change_id": string;
@@ -547,7 +560,7 @@ export type Database = {
         Returns: Json;
       };
       "set_seat_count": { Args: { "p_polar_subscription_id": string; "p_seats": number }; Returns: Json };
-      "settle_snapshots": { Args: { "p_limit": number }; Returns: Json };
+      "settle_snapshots": { Args: { "p_grace_seconds"?: number; "p_limit": number }; Returns: Json };
       "test_webhook": {
         Args: { "p_delivery_id": string; "p_email": string; "p_subject": string; "p_webhook_id": string };
         Returns: Json;
@@ -575,6 +588,7 @@ export type Database = {
         };
         Returns: Json;
       };
+      "wants_mail": { Args: { "p_address_hash": string }; Returns: Json };
       "write_memory": {
         Args: {
           "p_agent_key": string;

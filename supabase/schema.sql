@@ -8,6 +8,15 @@ create schema app;
 
 -- Types -----------------------------------------------------------------------------------------------------
 
+create type app.due_mail as (
+  account_id uuid,
+  kind text,
+  occasion text,
+  recipient text,
+  subject_id uuid,
+  facts jsonb
+);
+
 create type app.principal as (
   owner_id uuid,
   account_id uuid,
@@ -157,6 +166,17 @@ create table app.kdf_salts (
 );
 alter table app.kdf_salts enable row level security;
 
+create table app.lifecycle_mails (
+  account_id uuid not null,
+  kind text not null,
+  occasion text not null,
+  created_at timestamp with time zone not null default now(),
+  constraint lifecycle_mails_pkey PRIMARY KEY (account_id, kind, occasion),
+  constraint lifecycle_mails_account_id_fkey FOREIGN KEY (account_id) REFERENCES app.accounts(id) ON DELETE CASCADE,
+  constraint lifecycle_mails_kind_check CHECK ((kind ~ '^[a-z]+(_[a-z]+)*$'::text))
+);
+alter table app.lifecycle_mails enable row level security;
+
 create table app.log_entries (
   log_id bigint not null,
   sequence_number bigint not null,
@@ -220,6 +240,28 @@ create table app.mail_outbox (
   constraint mail_outbox_last_error_check CHECK ((last_error ~ '^[a-z0-9_]{1,64}$'::text))
 );
 alter table app.mail_outbox enable row level security;
+
+create table app.mail_refusals (
+  address_hash bytea not null,
+  created_at timestamp with time zone not null default now(),
+  constraint mail_refusals_pkey PRIMARY KEY (address_hash),
+  constraint mail_refusals_address_hash_check CHECK ((octet_length(address_hash) = 32))
+);
+alter table app.mail_refusals enable row level security;
+
+create table app.marketing_contacts (
+  id uuid not null default gen_random_uuid(),
+  address_hash bytea not null,
+  email text not null,
+  source text,
+  created_at timestamp with time zone not null default now(),
+  confirmed_at timestamp with time zone,
+  constraint marketing_contacts_pkey PRIMARY KEY (id),
+  constraint marketing_contacts_address_hash_key UNIQUE (address_hash),
+  constraint marketing_contacts_address_hash_check CHECK ((octet_length(address_hash) = 32)),
+  constraint marketing_contacts_email_check CHECK ((email <> ''::text))
+);
+alter table app.marketing_contacts enable row level security;
 
 create table app.owners (
   id uuid not null default gen_random_uuid(),
@@ -680,14 +722,20 @@ alter table app.webhooks enable row level security;
 
 -- Indexes (those of constraints are above) ------------------------------------------------------------------
 
+CREATE INDEX accounts_new ON app.accounts USING btree (created_at) WHERE (subject IS NOT NULL);
 CREATE INDEX api_keys_by_account ON app.api_keys USING btree (account_id, created_at);
 CREATE INDEX api_keys_by_team ON app.api_keys USING btree (team_id, account_id);
+CREATE INDEX credit_ledger_added ON app.credit_ledger USING btree (account_id, id) WHERE (kind = ANY (ARRAY['grant'::text, 'purchase'::text]));
 CREATE INDEX credit_ledger_by_account ON app.credit_ledger USING btree (account_id, id);
 CREATE UNIQUE INDEX credit_ledger_once ON app.credit_ledger USING btree (reference, kind) WHERE (reference IS NOT NULL);
+CREATE INDEX devices_by_age ON app.devices USING btree (last_seen_at);
 CREATE INDEX logs_by_member ON app.logs USING btree (member_id);
 CREATE INDEX mail_outbox_by_subject ON app.mail_outbox USING btree (subject_id, kind, created_at);
 CREATE INDEX mail_outbox_due ON app.mail_outbox USING btree (next_attempt_at) WHERE ((sent_at IS NULL) AND (given_up_at IS NULL));
 CREATE INDEX mail_outbox_given_up ON app.mail_outbox USING btree (given_up_at) WHERE (given_up_at IS NOT NULL);
+CREATE INDEX mail_outbox_sent ON app.mail_outbox USING btree (sent_at) WHERE (sent_at IS NOT NULL);
+CREATE INDEX mail_outbox_waiting ON app.mail_outbox USING btree (subject_id) WHERE ((sent_at IS NULL) AND (given_up_at IS NULL));
+CREATE INDEX marketing_contacts_unconfirmed ON app.marketing_contacts USING btree (created_at) WHERE (confirmed_at IS NULL);
 CREATE INDEX polar_orders_by_account ON app.polar_orders USING btree (account_id);
 CREATE INDEX polar_subscriptions_by_account ON app.polar_subscriptions USING btree (account_id);
 CREATE INDEX rate_limits_by_age ON app.rate_limits USING btree (window_start);
@@ -709,22 +757,32 @@ CREATE INDEX snapshot_attempts_unsettled ON app.snapshot_attempts USING btree (l
 CREATE INDEX snapshots_by_account ON app.snapshots USING btree (account_id);
 CREATE INDEX snapshots_by_agent ON app.snapshots USING btree (agent_ref, sequence_number);
 CREATE UNIQUE INDEX snapshots_confirmed ON app.snapshots USING btree (agent_ref, sequence_number) WHERE (status = 'confirmed'::text);
+CREATE INDEX snapshots_failed ON app.snapshots USING btree (created_at) WHERE (status = 'failed'::text);
+CREATE INDEX snapshots_first ON app.snapshots USING btree (confirmed_at) WHERE ((sequence_number = 0) AND (status = 'confirmed'::text));
+CREATE INDEX snapshots_first_by_account ON app.snapshots USING btree (account_id, confirmed_at) WHERE ((sequence_number = 0) AND (status = 'confirmed'::text));
 CREATE UNIQUE INDEX snapshots_pending ON app.snapshots USING btree (agent_ref, sequence_number, client_payload_hash, byte_size) WHERE (status = 'pending'::text);
 CREATE UNIQUE INDEX sso_configs_entity ON app.sso_configs USING btree (entity_id) WHERE enabled;
 CREATE INDEX sso_configs_expiring ON app.sso_configs USING btree (certificate_expires_at) WHERE enabled;
 CREATE INDEX sso_domains_by_team ON app.sso_domains USING btree (team_id);
+CREATE INDEX subscriptions_ended ON app.subscriptions USING btree (updated_at) WHERE (status = 'canceled'::text);
 CREATE INDEX team_invitations_by_guest ON app.team_invitations USING btree (accepted_by);
 CREATE INDEX team_invitations_by_inviter ON app.team_invitations USING btree (invited_by);
 CREATE INDEX team_invitations_by_team ON app.team_invitations USING btree (team_id, lower(email)) WHERE (accepted_at IS NULL);
 CREATE INDEX team_invitations_of_team ON app.team_invitations USING btree (team_id);
+CREATE INDEX team_invitations_open ON app.team_invitations USING btree (expires_at) WHERE (accepted_at IS NULL);
 CREATE INDEX team_members_by_account ON app.team_members USING btree (account_id);
+CREATE INDEX team_members_new ON app.team_members USING btree (created_at);
 CREATE INDEX team_memories_by_author ON app.team_memories USING btree (author_id);
+CREATE INDEX team_sync_log_by_age ON app.team_sync_log USING brin (synced_at);
 CREATE INDEX team_sync_log_newest ON app.team_sync_log USING btree (team_id, id DESC);
 CREATE INDEX teams_by_account ON app.teams USING btree (account_id);
+CREATE INDEX usage_cycles_by_age ON app.usage_cycles USING btree (cycle_start);
 CREATE INDEX webhook_deliveries_by_webhook ON app.webhook_deliveries USING btree (webhook_id, created_at, seq);
 CREATE INDEX webhook_deliveries_due ON app.webhook_deliveries USING btree (webhook_id, next_attempt_at, seq) WHERE (status = 'pending'::text);
+CREATE INDEX webhook_deliveries_finished ON app.webhook_deliveries USING btree (created_at) WHERE (status <> 'pending'::text);
 CREATE INDEX webhook_deliveries_leased ON app.webhook_deliveries USING btree (lease_expires_at) WHERE ((status = 'pending'::text) AND (lease_expires_at IS NOT NULL));
 CREATE INDEX webhooks_by_account ON app.webhooks USING btree (account_id, created_at);
+CREATE INDEX webhooks_deleted ON app.webhooks USING btree (deleted_at) WHERE (deleted_at IS NOT NULL);
 
 -- Functions -------------------------------------------------------------------------------------------------
 
@@ -1141,6 +1199,30 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.capture_contact(p_email text, p_address_hash bytea, p_source text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_contact app.marketing_contacts;
+begin
+  insert into app.marketing_contacts as c (email, address_hash, source)
+  values (p_email, p_address_hash, p_source)
+  on conflict (address_hash) do update set source = coalesce(c.source, excluded.source)
+  returning c.* into v_contact;
+  if v_contact.confirmed_at is null and not exists (
+    select from app.mail_outbox
+     where subject_id = v_contact.id and sent_at is null and given_up_at is null
+  ) then
+    perform app.queue_mail('marketing_confirmation', v_contact.email, v_contact.id, '{}');
+  end if;
+  return jsonb_build_object('status', 'confirmation_sent');
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.change_scim_group(p_token_hash bytea, p_group_id uuid, p_version integer, p_display_name text, p_set_external boolean, p_external_id text, p_only boolean, p_added text[], p_removed text[], p_change_id uuid, p_members boolean)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1363,6 +1445,27 @@ AS $function$
   returning m.id, m.kind, m.recipient, m.subject_id, m.facts, m.attempts
 $function$;
 
+CREATE OR REPLACE FUNCTION api.confirm_contact(p_contact_id uuid)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_address_hash bytea;
+begin
+  update app.marketing_contacts set confirmed_at = now() where id = p_contact_id and confirmed_at is null
+  returning address_hash into v_address_hash;
+  if found then
+    delete from app.mail_refusals where address_hash = v_address_hash;
+  elsif not exists (select from app.marketing_contacts where id = p_contact_id) then
+    perform app.refuse('confirmation_not_found');
+  end if;
+  return jsonb_build_object('status', 'subscribed');
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.confirm_snapshot(p_attempt_id uuid)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1417,6 +1520,40 @@ begin
     'receipt', app.snapshot_receipt(v_winner, v_agent.agent_id), 'object_name', v_winner.object_name,
     'told', v_told);
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.count_expired(p_what text, p_keep_days integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+declare
+  v_rule record;
+  v_count bigint;
+begin
+  select * into v_rule from app.retention_rule(p_what);
+  execute format('select count(*) from %s t where %s', v_rule.target, v_rule.condition)
+    into v_count using now() - make_interval(days => p_keep_days);
+  return jsonb_build_object('count', v_count);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.count_unsettled(p_grace_seconds integer)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+  select jsonb_build_object(
+    'failed', (
+      select count(distinct s.id)
+        from app.snapshot_attempts t join app.snapshots s on s.id = t.snapshot_id
+       where t.status = 'pending' and t.lease_expires_at <= now() and s.status = 'pending'
+         and not exists (
+           select from app.snapshot_attempts o
+            where o.snapshot_id = s.id and o.status = 'pending' and o.lease_expires_at > now())),
+    'orphans', (select count(*) from app.orphaned_attempts(p_grace_seconds)))
 $function$;
 
 CREATE OR REPLACE FUNCTION api.create_api_key(p_subject text, p_email text, p_name text, p_key_hash bytea, p_masked_key text)
@@ -2260,6 +2397,40 @@ AS $function$
   returning jsonb_build_object('expires_at', app.iso(expires_at))
 $function$;
 
+CREATE OR REPLACE FUNCTION api.owe_lifecycle_mails(p_limit integer)
+ RETURNS jsonb
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+  with due as materialized (
+    select distinct on (d.account_id, d.kind, d.occasion) d.*
+      from (
+        select * from app.due_to_newcomers()
+        union all select * from app.due_about_credits()
+        union all select * from app.due_about_teams()
+        union all select * from app.due_about_subscriptions()
+        union all select * from app.due_about_certificates()
+      ) d
+     order by d.account_id, d.kind, d.occasion
+     limit p_limit
+  ),
+  told as (
+    insert into app.lifecycle_mails (account_id, kind, occasion)
+    select d.account_id, d.kind, d.occasion from due d order by d.account_id, d.kind, d.occasion
+    on conflict do nothing
+    returning account_id, kind, occasion
+  ),
+  owed as (
+    select app.queue_mail(d.kind, d.recipient, d.subject_id, d.facts) as id
+      from told join due d using (account_id, kind, occasion)
+     where d.recipient is not null
+  )
+  select jsonb_build_object(
+    'settled', (select count(*) from due), 'owed', (select count(id) from owed))
+$function$;
+
 CREATE OR REPLACE FUNCTION api.ping()
  RETURNS jsonb
  LANGUAGE sql
@@ -2267,6 +2438,30 @@ CREATE OR REPLACE FUNCTION api.ping()
  SET search_path TO ''
 AS $function$
   select jsonb_build_object('ok', true)
+$function$;
+
+CREATE OR REPLACE FUNCTION api.purge_expired(p_what text, p_keep_days integer, p_limit integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+declare
+  v_rule record;
+  v_before timestamptz := now() - make_interval(days => p_keep_days);
+  v_count bigint;
+begin
+  if p_what = 'usage_cycles' then
+    return jsonb_build_object('count', app.fold_usage(v_before, p_limit));
+  end if;
+  select * into v_rule from app.retention_rule(p_what);
+  execute format(
+    'delete from %1$s where ctid = any (array(
+       select t.ctid from %1$s t where %2$s limit $2 for update skip locked))', v_rule.target, v_rule.condition)
+    using v_before, p_limit;
+  get diagnostics v_count = row_count;
+  return jsonb_build_object('count', v_count);
+end
 $function$;
 
 CREATE OR REPLACE FUNCTION api.read_balance(p_subject text)
@@ -2695,6 +2890,20 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.refuse_mail(p_address_hash bytea)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+begin
+  insert into app.mail_refusals (address_hash) values (p_address_hash) on conflict do nothing;
+  delete from app.marketing_contacts where address_hash = p_address_hash;
+  return jsonb_build_object('status', 'unsubscribed');
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.replace_scim_user(p_token_hash bytea, p_user_id uuid, p_version integer, p_user text, p_change_id uuid, p_seats integer)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -3008,7 +3217,7 @@ begin
 end
 $function$;
 
-CREATE OR REPLACE FUNCTION api.settle_snapshots(p_limit integer)
+CREATE OR REPLACE FUNCTION api.settle_snapshots(p_limit integer, p_grace_seconds integer DEFAULT 0)
  RETURNS jsonb
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -3040,10 +3249,8 @@ begin
     'orphans', coalesce((
       select jsonb_agg(jsonb_build_object('attempt_id', t.id, 'object_name', t.object_name))
         from (
-          select id, object_name from app.snapshot_attempts
-           where status = 'failed' and lease_expires_at <= now()
-           order by lease_expires_at
-           limit p_limit
+          select o.id, o.object_name from app.orphaned_attempts(p_grace_seconds) o
+           order by o.lease_expires_at limit p_limit
         ) t
     ), '[]')
   );
@@ -3129,6 +3336,16 @@ begin
    group by t.audit_seq, t.audit_hash;
   return v_result;
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.wants_mail(p_address_hash bytea)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+  select jsonb_build_object('wants', not exists (
+    select from app.mail_refusals where address_hash = p_address_hash))
 $function$;
 
 CREATE OR REPLACE FUNCTION api.write_memory(p_subject text, p_email text, p_team_id uuid, p_memory_id uuid, p_ciphertext bytea, p_agent_key text, p_rotation_seq integer, p_elapsed_ms double precision)
@@ -3486,6 +3703,154 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.due_about_certificates()
+ RETURNS SETOF app.due_mail
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO ''
+AS $function$
+begin
+  if to_regclass('app.sso_configs') is null then
+    return;
+  end if;
+  return query
+    with expiring as (
+      select c.team_id, c.certificate_expires_at as expires_at, concat_ws(' ',
+               c.team_id, app.iso(c.certificate_expires_at),
+               case when c.certificate_expires_at < now() + interval '7 days' then 'week' else 'month' end) as occasion
+        from app.sso_configs c
+       where c.enabled and c.certificate_expires_at > now()
+         and c.certificate_expires_at < now() + interval '30 days'
+    )
+    select a.id, 'certificate_expiring', e.occasion, a.email, t.id, jsonb_build_object(
+             'team_name', t.name, 'expires_at', app.iso(e.expires_at))
+      from expiring e
+      join app.teams t on t.id = e.team_id
+      join app.team_members m on m.team_id = t.id and m.status = 'active' and m.role = 'admin'
+      join app.accounts a on a.id = m.account_id
+     where a.email is not null and not exists (
+         select from app.lifecycle_mails l
+          where l.account_id = a.id and l.kind = 'certificate_expiring' and l.occasion = e.occasion);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.due_about_credits()
+ RETURNS SETOF app.due_mail
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  with added as (
+    select distinct on (l.account_id) l.account_id, l.id
+      from app.credit_ledger l where l.kind in ('grant', 'purchase') order by l.account_id, l.id desc
+  ),
+  short as (
+    select a.id, a.email, a.credits_milli, added.id as added_id, level.kind, level.limit_milli
+      from added
+      join app.accounts a on a.id = added.account_id
+      join (values ('credits_out', app.price_milli(262144)), ('credits_low', 100000)) as level (kind, limit_milli)
+        on a.credits_milli < level.limit_milli
+     where a.email is not null
+       and (level.kind = 'credits_out' or a.credits_milli >= app.price_milli(262144))
+       and not exists (
+         select from app.lifecycle_mails l
+          where l.account_id = a.id and l.kind in (level.kind, 'credits_out') and l.occasion = added.id::text)
+  )
+  select s.id, s.kind, s.added_id::text,
+         case when s.credits_milli - (
+           select coalesce(sum(l.amount_milli), 0) from app.credit_ledger l
+            where l.account_id = s.id and l.id > s.added_id
+         ) >= s.limit_milli then s.email end,
+         null::uuid, jsonb_build_object('credits_milli', s.credits_milli)
+    from short s
+$function$;
+
+CREATE OR REPLACE FUNCTION app.due_about_subscriptions()
+ RETURNS SETOF app.due_mail
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  with ended as (
+    select s.*, concat_ws(' ', s.polar_subscription_id, app.iso(s.current_period_end)) as occasion
+      from app.subscriptions s
+     where s.status = 'canceled' and s.plan <> 'free' and s.updated_at > now() - interval '7 days'
+  )
+  select a.id, 'subscription_ending', e.occasion, a.email, null::uuid, jsonb_strip_nulls(jsonb_build_object(
+           'plan', e.plan,
+           'ends_at', case when e.current_period_end > now() then app.iso(e.current_period_end) end))
+    from ended e join app.accounts a on a.id = e.account_id
+   where a.email is not null and not exists (
+       select from app.lifecycle_mails l
+        where l.account_id = a.id and l.kind = 'subscription_ending' and l.occasion = e.occasion)
+$function$;
+
+CREATE OR REPLACE FUNCTION app.due_about_teams()
+ RETURNS SETOF app.due_mail
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  with busy as (
+    select team_id from app.team_members where created_at > now() - interval '7 days'
+    union
+    select team_id from app.team_invitations where accepted_at is null and expires_at > now()
+  ),
+  seats as (
+    select t.id, t.name, t.account_id, s.plan, coalesce(s.seat_count, app.included_seats(s.plan)) as seat_count
+      from busy
+      join app.teams t on t.id = busy.team_id
+      left join app.subscriptions s on s.account_id = t.account_id and s.status <> 'canceled'
+  )
+  select a.id, 'seats_full', s.id || ' ' || s.seat_count, a.email, s.id, jsonb_build_object(
+           'team_name', s.name, 'seat_count', s.seat_count,
+           'adds_seats', case when s.plan in ('growth', 'pro', 'enterprise') then 'yes' else 'no' end)
+    from seats s join app.accounts a on a.id = s.account_id
+   where a.email is not null
+     and not exists (
+       select from app.lifecycle_mails l
+        where l.account_id = a.id and l.kind = 'seats_full' and l.occasion = s.id || ' ' || s.seat_count)
+     and app.count_seats(s.id) >= s.seat_count
+  union all
+  select i.invited_by, 'invitation_reminder', i.id::text, i.email, i.id, jsonb_strip_nulls(jsonb_build_object(
+           'team_name', t.name, 'role', coalesce(i.role, 'guardian'), 'inviter', a.email,
+           'expires_at', app.iso(i.expires_at)))
+    from app.team_invitations i
+    join app.teams t on t.id = i.team_id
+    join app.accounts a on a.id = i.invited_by
+   where i.accepted_at is null and i.token_hash is not null
+     and i.created_at < now() - interval '3 days' and i.expires_at > now() + interval '1 day'
+     and not exists (
+       select from app.lifecycle_mails l
+        where l.account_id = i.invited_by and l.kind = 'invitation_reminder' and l.occasion = i.id::text)
+$function$;
+
+CREATE OR REPLACE FUNCTION app.due_to_newcomers()
+ RETURNS SETOF app.due_mail
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select a.id, 'welcome', '', a.email, null::uuid, '{}'::jsonb
+    from app.accounts a
+   where a.subject is not null and a.email is not null and a.created_at > now() - interval '7 days'
+     and not exists (
+       select from app.lifecycle_mails l
+        where l.account_id = a.id and l.kind = 'welcome' and l.occasion = '')
+  union all
+  select a.id, 'first_snapshot', '', a.email, null, '{}'
+    from app.snapshots s join app.accounts a on a.id = s.account_id
+   where s.sequence_number = 0 and s.status = 'confirmed' and s.confirmed_at > now() - interval '7 days'
+     and a.subject is not null and a.email is not null
+     and not exists (
+       select from app.lifecycle_mails l
+        where l.account_id = a.id and l.kind = 'first_snapshot' and l.occasion = '')
+     and not exists (
+       select from app.snapshots e
+        where e.account_id = s.account_id and e.sequence_number = 0 and e.status = 'confirmed'
+          and e.confirmed_at < s.confirmed_at)
+$function$;
+
 CREATE OR REPLACE FUNCTION app.emit_event(p_account_id uuid, p_type text, p_data jsonb)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -3803,6 +4168,39 @@ AS $function$
 begin
   update app.polar_events set outcome = p_outcome where webhook_id = p_webhook_id;
   return jsonb_build_object('outcome', p_outcome);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.fold_usage(p_before timestamp with time zone, p_limit integer)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_rule record;
+  v_count bigint;
+begin
+  select * into v_rule from app.retention_rule('usage_cycles');
+  execute format($fold$
+    with gone as (
+      delete from app.usage_cycles where ctid = any (array(
+        select t.ctid from app.usage_cycles t where %s
+         order by t.owner_id limit $2 for update skip locked))
+      returning *
+    ),
+    folded as (
+      insert into app.usage_cycles as u (owner_id, cycle_start, sync_ops, store_ops, recall_requests, bytes_stored)
+      select g.owner_id, '-infinity', sum(g.sync_ops), sum(g.store_ops), sum(g.recall_requests), sum(g.bytes_stored)
+        from gone g group by g.owner_id order by g.owner_id
+      on conflict (owner_id, cycle_start) do update
+        set sync_ops = u.sync_ops + excluded.sync_ops,
+            store_ops = u.store_ops + excluded.store_ops,
+            recall_requests = u.recall_requests + excluded.recall_requests,
+            bytes_stored = u.bytes_stored + excluded.bytes_stored
+    )
+    select count(*) from gone $fold$, v_rule.condition)
+    into v_count using p_before, p_limit;
+  return v_count;
 end
 $function$;
 
@@ -4147,6 +4545,18 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.orphaned_attempts(p_grace_seconds integer)
+ RETURNS SETOF app.snapshot_attempts
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select t.* from app.snapshot_attempts t
+   where t.status = 'failed' and t.lease_expires_at <= now() - make_interval(secs => p_grace_seconds)
+     and not exists (
+       select from app.snapshots s where s.id = t.snapshot_id and s.object_name = t.object_name)
+$function$;
+
 CREATE OR REPLACE FUNCTION app.own_scim_group(p_team_id uuid, p_group_id uuid, p_version integer)
  RETURNS app.scim_groups
  LANGUAGE plpgsql
@@ -4440,6 +4850,57 @@ begin
   ) then
     perform app.refuse('scim_uniqueness', '{"attribute": "emails"}');
   end if;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.retention_rule(p_what text, OUT target text, OUT condition text)
+ RETURNS record
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO ''
+AS $function$
+begin
+  case p_what
+    when 'failed_snapshots' then
+      target := 'app.snapshots';
+      condition := $rule$ t.status = 'failed' and t.created_at < $1
+        and not exists (select from app.snapshot_attempts a where a.snapshot_id = t.id) $rule$;
+    when 'invitations' then
+      target := 'app.team_invitations';
+      condition := $rule$ t.accepted_at is null and t.expires_at < $1 $rule$;
+    when 'mail_sent' then
+      target := 'app.mail_outbox';
+      condition := $rule$ t.sent_at < $1 $rule$;
+    when 'mail_given_up' then
+      target := 'app.mail_outbox';
+      condition := $rule$ t.given_up_at < $1 $rule$;
+    when 'webhook_deliveries' then
+      target := 'app.webhook_deliveries';
+      condition := $rule$ t.status <> 'pending' and t.created_at < $1 $rule$;
+    when 'deleted_webhooks' then
+      target := 'app.webhooks';
+      condition := $rule$ t.deleted_at < $1
+        and not exists (select from app.webhook_deliveries d where d.webhook_id = t.id) $rule$;
+    when 'sync_log' then
+      target := 'app.team_sync_log';
+      condition := $rule$ t.synced_at < $1 $rule$;
+    when 'usage_cycles' then
+      target := 'app.usage_cycles';
+      -- Not what runs, however long its period is, and not the row that the others were added up in.
+      condition := $rule$ t.cycle_start < $1 and t.cycle_start > '-infinity' and not exists (
+        select from app.accounts a
+         where a.id = coalesce((select m.account_id from app.teams m where m.id = t.owner_id), t.owner_id)
+           and t.cycle_start >= app.cycle_start(a.period_start)) $rule$;
+    when 'devices' then
+      target := 'app.devices';
+      condition := $rule$ t.last_seen_at < $1 $rule$;
+    when 'rate_limits' then
+      target := 'app.rate_limits';
+      condition := $rule$ t.window_start < $1 $rule$;
+    when 'marketing_unconfirmed' then
+      target := 'app.marketing_contacts';
+      condition := $rule$ t.confirmed_at is null and t.created_at < $1 $rule$;
+  end case;
 end
 $function$;
 
@@ -5218,6 +5679,7 @@ grant execute on function api.apply_order_event(text,text,text,text,bigint,integ
 grant execute on function api.apply_subscription_event(text,text,text,text,text,text,text,bigint,bigint,bigint,bigint,integer,timestamp with time zone,timestamp with time zone,timestamp with time zone,timestamp with time zone) to service_role;
 grant execute on function api.begin_snapshot(text,bytea,text,bigint,text,bytea,bytea,integer,text,text,uuid,text,integer,bigint) to service_role;
 grant execute on function api.begin_sso_registration(text,text,uuid,text,text[]) to service_role;
+grant execute on function api.capture_contact(text,bytea,text) to service_role;
 grant execute on function api.change_scim_group(bytea,uuid,integer,text,boolean,text,boolean,text[],text[],uuid,boolean) to service_role;
 grant execute on function api.check_credential(text,bytea) to service_role;
 grant execute on function api.check_scim_token(bytea) to service_role;
@@ -5226,7 +5688,10 @@ grant execute on function api.check_sso_change(text,text,uuid) to service_role;
 grant execute on function api.check_telemetry(text,text) to service_role;
 grant execute on function api.claim_deliveries(integer,integer) to service_role;
 grant execute on function api.claim_mail(integer,integer) to service_role;
+grant execute on function api.confirm_contact(uuid) to service_role;
 grant execute on function api.confirm_snapshot(uuid) to service_role;
+grant execute on function api.count_expired(text,integer) to service_role;
+grant execute on function api.count_unsettled(integer) to service_role;
 grant execute on function api.create_api_key(text,text,text,bytea,text) to service_role;
 grant execute on function api.create_scim_group(bytea,uuid,text,text,text[]) to service_role;
 grant execute on function api.create_scim_token(text,text,uuid,text,bytea,text) to service_role;
@@ -5260,7 +5725,9 @@ grant execute on function api.list_sync_log(text,text,uuid) to service_role;
 grant execute on function api.list_teams(text,text) to service_role;
 grant execute on function api.list_webhooks(text,text) to service_role;
 grant execute on function api.mint_invitation_token(uuid,bytea) to service_role;
+grant execute on function api.owe_lifecycle_mails(integer) to service_role;
 grant execute on function api.ping() to service_role;
+grant execute on function api.purge_expired(text,integer,integer) to service_role;
 grant execute on function api.read_balance(text) to service_role;
 grant execute on function api.read_grant(text,text,uuid) to service_role;
 grant execute on function api.read_head(text,bytea) to service_role;
@@ -5281,6 +5748,7 @@ grant execute on function api.read_usage(text,text) to service_role;
 grant execute on function api.record_job_run(text) to service_role;
 grant execute on function api.record_polar_event(text,text,text,text) to service_role;
 grant execute on function api.record_reads(text[],bytea[],bytea[],integer[]) to service_role;
+grant execute on function api.refuse_mail(bytea) to service_role;
 grant execute on function api.replace_scim_user(bytea,uuid,integer,text,uuid,integer) to service_role;
 grant execute on function api.report_telemetry(text,text,timestamp with time zone,bigint,bigint,bigint,bigint) to service_role;
 grant execute on function api.revoke_api_key(text,text,uuid) to service_role;
@@ -5290,8 +5758,9 @@ grant execute on function api.rotate_team(text,text,uuid,text,text,text[],text[]
 grant execute on function api.rotate_webhook_secret(text,text,uuid,bytea) to service_role;
 grant execute on function api.save_sso_config(text,text,uuid,text,text,text,text,text,text,text[],text,text,text,boolean,boolean,uuid) to service_role;
 grant execute on function api.set_seat_count(text,integer) to service_role;
-grant execute on function api.settle_snapshots(integer) to service_role;
+grant execute on function api.settle_snapshots(integer,integer) to service_role;
 grant execute on function api.test_webhook(text,text,uuid,uuid) to service_role;
 grant execute on function api.update_settings(text,text,text,text,boolean,boolean,boolean) to service_role;
 grant execute on function api.verify_audit(text,text,uuid,bigint,bytea,integer) to service_role;
+grant execute on function api.wants_mail(bytea) to service_role;
 grant execute on function api.write_memory(text,text,uuid,uuid,bytea,text,integer,double precision) to service_role;

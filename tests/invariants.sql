@@ -47,6 +47,19 @@ select s.id from app.snapshots s
  where s.status = 'pending'
    and not exists (select from app.snapshot_attempts t where t.snapshot_id = s.id and t.status = 'pending');
 
+-- snapshots: no upload that failed, and may be swept up, has the object of one that is kept
+select t.id from app.snapshot_attempts t join app.snapshots s on s.object_name = t.object_name
+ where t.status <> 'confirmed' or t.snapshot_id <> s.id;
+
+-- mail: nobody is owed a welcome twice, and none without a note that it was
+select m.recipient, m.kind
+  from app.mail_outbox m join app.accounts a on a.email = m.recipient
+ where m.kind in ('welcome', 'first_snapshot')
+ group by m.recipient, m.kind
+having count(distinct m.id) > count(distinct a.id)
+    or not bool_or(exists (
+      select from app.lifecycle_mails l where l.account_id = a.id and l.kind = m.kind));
+
 -- replication: a log is its first entry to its head without a hole, and its row says what is in it
 select l.id, l.first_sequence, l.head_sequence
   from app.logs l left join app.log_entries e on e.log_id = l.id

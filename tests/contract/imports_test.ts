@@ -56,7 +56,7 @@ const ALLOWED: Record<Layer, readonly string[]> = {
   "platform/live": ["platform", "env (types)", "platform/mod (types)", "@supabase/supabase-js"],
   "platform/mod": ["domain (types)"],
   "context": ["domain (types)", "env (types)", "errors (types)", "platform/mod (types)", "hono (types)"],
-  "env": ["zod"],
+  "env": ["domain", "zod"],
   "errors": [],
 };
 

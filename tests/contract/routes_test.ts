@@ -89,6 +89,11 @@ const AGENT_STATE_ROUTES = [
     `PATCH /scim/v2/${kind}/:id`,
     `DELETE /scim/v2/${kind}/:id`,
   ]),
+  "POST /retention/purge",
+  "POST /lifecycle/dispatch",
+  "POST /marketing/capture",
+  "POST /marketing/confirm",
+  "POST /marketing/unsubscribe",
 ];
 
 const VAULT_ROUTES = ["GET /health", "GET /openapi.json"];

@@ -128,6 +128,23 @@ onOneBackend((test) => {
     }
   });
 
+  test("every operation answers 429 when it is asked too often, with the time to come back", async (world) => {
+    await using healthy = await serveReference(world);
+    const cast = await newCast(world, healthy);
+    // So little that each caller is soon over it, and stays so.
+    await using service = await serveReference(world, {}, true, { requestsPerSecond: 0.001 });
+    for (const each of CASES) {
+      for (const scheme of each.schemes) {
+        await expectCode(
+          service,
+          each,
+          toRequest(each.described, each.operation.example(cast.scene), cast, scheme),
+          "rate_limited",
+        );
+      }
+    }
+  });
+
   test("an agent's id that is no text, a deployment without a payment provider, and one that is away are told", async (world) => {
     await using service = await serveReference(world);
     const cast = await newCast(world, service);

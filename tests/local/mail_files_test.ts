@@ -20,6 +20,14 @@ async function withMailbox(work: (root: string) => Promise<void>): Promise<void>
   }
 }
 
+Deno.test("mail files: header fields are shown where a reader looks for them", () =>
+  withMailbox(async (root) => {
+    const mailer = await openMailFiles(root, () => {});
+    await mailer.send({ ...MAIL, headers: { "List-Unsubscribe": "<https://a.example/x?token=y>" } });
+    const text = await Deno.readTextFile(`${root}/${list(root)[0]}`);
+    assert.match(text, /^To: .*\nSubject: .*\nList-Unsubscribe: <https:\/\/a\.example\/x\?token=y>\n/);
+  }));
+
 function list(root: string): string[] {
   return [...Deno.readDirSync(root)].map(({ name }) => name).sort();
 }

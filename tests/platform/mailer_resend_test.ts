@@ -106,6 +106,27 @@ test("one request, field by field", () =>
     },
   ));
 
+test("header fields of a mail go where the provider looks for them, and only then", async () => {
+  const headers = {
+    "List-Unsubscribe": "<https://a.example>",
+    "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
+  };
+  const bodies: Record<string, unknown>[] = [];
+  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+    bodies.push(await request.json());
+    return Response.json({ id: "49a3999c" });
+  });
+  const mailer = openResendMailer({
+    apiKey: KEY,
+    apiUrl: `http://127.0.0.1:${server.addr.port}`,
+    from: "a@b.example",
+  });
+  await mailer.send({ ...MAIL, headers });
+  await mailer.send(MAIL);
+  await server.shutdown();
+  assert.deepEqual(bodies.map((body) => body.headers), [headers, undefined]);
+});
+
 const STATUSES: [status: number, permanent: boolean][] = [
   [400, true],
   [402, true],

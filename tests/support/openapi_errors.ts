@@ -57,6 +57,8 @@ export function listCodes<Scene>(
     ...(operation.readsItself || body === undefined || !hasRequired(body) ? [] : ["missing_field:<field>"]),
     ...(operation.readsItself || !takesText(operation) ? [] : ["invalid_field:<field>"]),
     ...operation.errors ?? [],
+    // Whatever is asked, it can be asked too often.
+    "rate_limited",
     ...(operation.offline ? [] : ["internal_error", "service_unavailable"]),
   ];
   return (Object.keys(CATALOGUE) as CatalogueKey[]).filter((key) => codes.includes(key));

@@ -1,7 +1,9 @@
 /** The whole service over real HTTP, and everything that the examples of the reference are about. */
 
 import assert from "node:assert/strict";
-import { readSettings } from "../../supabase/functions/_shared/env.ts";
+import { addressHash } from "../../supabase/functions/_shared/domain/mail.ts";
+import { signToken } from "../../supabase/functions/_shared/domain/signed_token.ts";
+import { readSettings, type Settings } from "../../supabase/functions/_shared/env.ts";
 import type { Platform } from "../../supabase/functions/_shared/platform/mod.ts";
 import { createApp } from "../../supabase/functions/v2-agent-state/app.ts";
 import type { Scene } from "../../supabase/functions/v2-agent-state/reference/scene.ts";
@@ -10,6 +12,7 @@ import { mapGroups, newGroup, openDirectory, provision } from "./directory.ts";
 import { chunk, newKeyOf, newPaidKey, replicateBody, snapshotBody } from "./factories.ts";
 import type { World } from "./harness.ts";
 import { newHook, startReceiver } from "./hooks.ts";
+import { MAIL_SETTINGS } from "./jobs.ts";
 import { newPerson, type Person } from "./people.ts";
 import { SETTINGS as POLAR, sign, withPolar } from "./polar.ts";
 import { openPolar } from "../../supabase/functions/_shared/platform/payments_polar.ts";
@@ -46,11 +49,15 @@ export interface Cast {
   person: Person;
 }
 
-/** Serves the world over HTTP. `over` replaces parts of its platform; without `configured` nothing is set up. */
+/**
+ * Serves the world over HTTP. `over` replaces parts of its platform; without `configured` nothing is set up; `more` are
+ * settings of its own.
+ */
 export async function serveReference(
   world: World,
   over: Partial<Platform> = {},
   configured = true,
+  more: Partial<Settings> = {},
 ): Promise<ReferenceService> {
   await using parts = new AsyncDisposableStack();
   const receiver = parts.use(startReceiver());
@@ -67,6 +74,8 @@ export async function serveReference(
     polar,
     billingReturnOrigins: ["https://app.example"],
     cronSecret: configured ? CRON_SECRET : undefined,
+    ...MAIL_SETTINGS,
+    ...more,
   };
   const app = createApp({ ...world.platform, ...openPolar(polar, () => {}), ...over }, settings);
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, app.fetch);
@@ -97,6 +106,7 @@ export async function newCast(world: World, { webhookUrl }: ReferenceService): P
   const token = await world.issuer.token(paid.subject, { claims: { email } });
   const person = { subject: paid.subject, email, token };
   const agentId = "my-agent";
+  const secret = MAIL_SETTINGS.linkSecrets[0]!;
   const stored = await world.request("POST", "/snapshot", {
     token: paid.token,
     body: snapshotBody({ agent_id: agentId }),
@@ -135,7 +145,19 @@ export async function newCast(world: World, { webhookUrl }: ReferenceService): P
       scimTokenId: (await openDirectory(world, team)).tokenId,
       scimUserId,
       scimGroupId: await newGroup(directory, "Engineers"),
+      confirmationToken: signToken("confirm", new TextEncoder().encode(await newContact(world)), secret),
+      unsubscribeToken: signToken("unsubscribe", addressHash(email), secret),
       sign: (body) => sign(body),
     },
   };
+}
+
+/** An address that has asked for news; returns its id. */
+async function newContact(world: World): Promise<string> {
+  const email = `${crypto.randomUUID()}@example.com`;
+  const { rows } = await world.sql.query(
+    "insert into app.marketing_contacts (email, address_hash) values ($1, $2) returning id",
+    [email, addressHash(email)],
+  );
+  return rows[0].id;
 }

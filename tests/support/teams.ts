@@ -120,12 +120,12 @@ export function accept(service: Service, token: unknown, by?: Person): Promise<A
   return service.request("POST", "/invitations/accept", { body: { token }, ...caller });
 }
 
-/** The header of somebody at a network address that nobody else has. */
+/** The header of somebody in a network that nobody else is in, behind a proxy of ours. */
 export function newAddress(): Record<string, string> {
   return {
-    "x-forwarded-for": `2001:db8::${randomBytes(2).toString("hex")}:${
+    "x-forwarded-for": `2001:db8:${randomBytes(2).toString("hex")}:${
       randomBytes(2).toString("hex")
-    }, 10.0.0.1`,
+    }::1, 10.0.0.1`,
   };
 }
 

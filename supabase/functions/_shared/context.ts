@@ -8,6 +8,8 @@ import type { Platform, Session } from "./platform/mod.ts";
 
 /** Hono's environment of both functions. */
 export interface AppEnv {
+  /** What `Deno.serve` tells of the connection; nothing where a request is made by hand. */
+  Bindings: { remoteAddr?: { hostname?: string } } | undefined;
   Variables: {
     platform: Platform;
     settings: Settings;

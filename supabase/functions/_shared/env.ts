@@ -1,6 +1,8 @@
 /** The configuration: one parse of the environment. Nothing else reads it. */
 
 import { z } from "zod";
+import type { AddressRule } from "./domain/client_address.ts";
+import { type Purgeable, RETENTION, type RetentionDays, retentionDays } from "./domain/retention.ts";
 
 const flag = z.enum(["true", "false", "1", "0"]).transform((value) => value === "true" || value === "1");
 const count = z.string().regex(/^[0-9]{1,15}$/).transform(Number);
@@ -32,6 +34,12 @@ const ENVIRONMENT = z.object({
   BILLING_RETURN_ORIGINS: z.string().optional(),
   PUBLIC_URL: z.url({ protocol: /^https?$/ }).optional(),
   SUPABASE_AUTH_ADMIN: flag.default(false),
+  RETENTION_DAYS: z.string().default("{}"),
+  UNSUBSCRIBE_SECRET: z.string().regex(/^[!-~]{16,}(?: +[!-~]{16,})*$/).optional(),
+  API_URL: z.url({ protocol: /^https?$/ }).refine((url) => !/[?#]/.test(url)).optional(),
+  CLIENT_ADDRESS_HEADER: z.string().regex(/^[0-9A-Za-z-]{1,64}$/).optional(),
+  TRUSTED_PROXIES: count.default(1),
+  RATE_LIMIT_PER_SECOND: count.default(5_000),
   APP_URL: z.url({ protocol: /^https?$/ }).refine((url) => !/[?#]/.test(url)).optional(),
 });
 
@@ -45,6 +53,17 @@ const json = z.string().transform((text, context) => {
 });
 
 const KEYS = json.pipe(z.object({ default: z.string().optional() }));
+/** At most a century. */
+const DAYS_MAX = 36_500;
+const INSTEAD_DAYS = z.record(z.string(), z.int().max(DAYS_MAX)).superRefine((days, context) => {
+  for (const [name, value] of Object.entries(days)) {
+    const known = Object.hasOwn(RETENTION, name) ? RETENTION[name as Purgeable] : undefined;
+    const message = known === undefined ? "unknown" : `at least ${known.atLeast}`;
+    if (known === undefined || value < known.atLeast) {
+      context.addIssue({ code: "custom", message, path: [name] });
+    }
+  }
+});
 const PRODUCTS = json.pipe(z.record(z.string(), z.enum(["free", "hobby", "pro", "growth", "enterprise"])));
 
 /** How a session JWT is verified. */
@@ -109,8 +128,18 @@ export interface Settings {
   publicUrl: string | undefined;
   /** Whether identity providers are registered at the project's Supabase Auth. */
   supabaseAuthAdmin: boolean;
+  /** Address of this function, without a slash at its end: where mail programs unsubscribe. */
+  apiUrl: string | undefined;
+  /** What signs the tokens in mails, first; the others are still taken. Empty where nothing can sign. */
+  linkSecrets: readonly string[];
+  /** Which part of a request says where it comes from. */
+  clientAddress: AddressRule;
+  /** Requests of one caller that one isolate answers in a second, for long; 0 for any number. */
+  requestsPerSecond: number;
   /** What scheduled jobs show to be let in; without it they are off. */
   cronSecret: string | undefined;
+  /** Days that each thing is kept which nobody needs any more. */
+  retention: RetentionDays;
   /** For development: webhooks may go to http and to addresses that are not public. */
   webhookAllowPrivate: boolean;
 }
@@ -141,8 +170,16 @@ export function readSettings(environment: Record<string, string | undefined>): S
     appUrl: env.APP_URL === undefined ? undefined : withoutSlash(env.APP_URL),
     publicUrl: env.PUBLIC_URL === undefined ? undefined : withoutSlash(env.PUBLIC_URL),
     supabaseAuthAdmin: env.SUPABASE_AUTH_ADMIN,
+    apiUrl: readApiUrl(env),
+    linkSecrets: readLinkSecrets(env),
+    clientAddress: {
+      header: env.CLIENT_ADDRESS_HEADER ?? (isHosted(env) ? CLOUDFLARE_HEADER : undefined),
+      proxies: env.TRUSTED_PROXIES,
+    },
+    requestsPerSecond: env.RATE_LIMIT_PER_SECOND,
     cronSecret: env.CRON_SECRET,
     webhookAllowPrivate: env.WEBHOOK_ALLOW_PRIVATE,
+    retention: readRetention(env),
   };
 }
 
@@ -179,6 +216,38 @@ function readPolarSettings(env: z.output<typeof ENVIRONMENT>): PolarSettings {
     webhookSecrets: env.POLAR_WEBHOOK_SECRET.split(/\s+/).filter(Boolean),
     products: products.data,
   };
+}
+
+function readApiUrl(env: z.output<typeof ENVIRONMENT>): string | undefined {
+  if (env.API_URL !== undefined) return withoutSlash(env.API_URL);
+  if (env.SUPABASE_URL === undefined) return undefined;
+  return `${withoutSlash(env.SUPABASE_URL)}/functions/v1/v2-agent-state`;
+}
+
+/** Without one of its own, the key of the project: a token's label keeps the two uses apart. */
+function readLinkSecrets(env: z.output<typeof ENVIRONMENT>): string[] {
+  if (env.UNSUBSCRIBE_SECRET !== undefined) return env.UNSUBSCRIBE_SECRET.split(/ +/);
+  const key = defaultSecretKey(env.SUPABASE_SECRET_KEYS) ?? env.SUPABASE_SERVICE_ROLE_KEY;
+  return key === undefined ? [] : [key];
+}
+
+/** Every request to a hosted project comes through Cloudflare, which sets this header and lets nobody else do so. */
+const CLOUDFLARE_HEADER = "cf-connecting-ip";
+
+function isHosted({ SUPABASE_URL }: z.output<typeof ENVIRONMENT>): boolean {
+  return SUPABASE_URL !== undefined && new URL(SUPABASE_URL).hostname.endsWith(".supabase.co");
+}
+
+/** A misspelled name would quietly keep the default: it is refused. */
+function readRetention(env: z.output<typeof ENVIRONMENT>): RetentionDays {
+  const instead = json.pipe(INSTEAD_DAYS).safeParse(env.RETENTION_DAYS);
+  if (instead.success) return retentionDays(instead.data);
+  const wrong = instead.error.issues.map((issue) => `${issue.path.join(".") || "it"}: ${issue.message}`).join(
+    "; ",
+  );
+  throw new Error(
+    `Cannot read the configuration: RETENTION_DAYS must be JSON from names to whole days; ${wrong}`,
+  );
 }
 
 /** Without a list the dashboard's own origin is the one that people come from and go back to. */

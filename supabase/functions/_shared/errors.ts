@@ -82,6 +82,7 @@ export const CATALOGUE = {
     status: 404,
     when: "The invitation is unknown, expired, used, replaced, or for another address",
   },
+  "confirmation_not_found": { status: 404, when: "The confirmation is unknown, wrong or expired" },
   "stale_rotation": {
     status: 409,
     when: "The team has rotated its key since; `rotation_seq` is the running epoch",

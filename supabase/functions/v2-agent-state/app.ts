@@ -22,6 +22,8 @@ import * as members from "./handlers/team_members.ts";
 import { listMemories, listSyncLog, writeMemory } from "./handlers/team_memories.ts";
 import { createTeam, grantTeamKey, listMembers, listTeams, readGrant, rotateTeam } from "./handlers/teams.ts";
 import { createApiKey, listApiKeys, revokeApiKey } from "./handlers/api_keys.ts";
+import { dispatchLifecycleMails, purgeRetention } from "./handlers/jobs.ts";
+import * as marketing from "./handlers/marketing.ts";
 import { envelopes, metadata } from "./handlers/layer_a.ts";
 import { readOpenApi } from "./handlers/openapi.ts";
 import { head, replay, replicate } from "./handlers/replication.ts";
@@ -33,6 +35,7 @@ import * as sso from "./handlers/sso.ts";
 import { createSnapshot, latestSnapshot, lineage, snapshotAtSequence } from "./handlers/snapshots.ts";
 import * as webhooks from "./handlers/webhooks.ts";
 import { deliverEvents } from "../_shared/middleware/deliver_events.ts";
+import { provideReadCounter } from "./middleware/provide_read_counter.ts";
 import { requireScimToken, speakScim } from "./middleware/speak_scim.ts";
 
 /** Where something happens that webhooks are told of: all the time, and when people or directories do something. */
@@ -41,12 +44,9 @@ const BY_HAND = ["/api-keys/*", "/billing/*", "/teams/*", "/invitations/*", "/sc
 
 /** Builds the service on a platform. Paths are those of the spec, without the prefixes of its section 4. */
 export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> {
-  const app = createFrame(platform, settings, (request) => routePath(request.url));
-  const countRead = createReadCounter(platform);
-  app.use(async function provideReadCounter(c, next) {
-    c.set("countRead", (recalls) => countRead(c.get("credential"), c.get("device"), recalls));
-    await next();
-  });
+  const pathOf = (request: Request) => routePath(request.url);
+  const app = createFrame(platform, settings, pathOf, { "/scim/v2/*": speakScim });
+  app.use(provideReadCounter(createReadCounter(platform)));
   const telling = deliverEvents(() => deliverWebhooksSoon(platform, settings));
   for (const path of [...BUSY, ...BY_HAND]) app.use(path, telling);
 
@@ -77,7 +77,6 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   app.post("/telemetry", requireSession, small, account.reportTelemetry);
   app.get("/account/kdf-salt", requireSession, account.readKdfSalt);
   app.get("/kdf-salt", requireSession, account.readKdfSalt);
-
   // Session: billing; of events their signature says who sent them
   app.get("/billing/subscription", requireSession, account.readSubscription);
   app.get("/billing/usage", requireSession, account.readUsage);
@@ -85,7 +84,6 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   app.post("/billing/customer-portal", requireSession, small, openCustomerPortal);
   app.post("/billing/update-seats", requireSession, small, updateSeats);
   app.post("/billing/webhook", limitBody(limits.BILLING_EVENT_BYTES_MAX), receiveBillingEvent);
-
   // Session: teams
   app.post("/teams", requireSession, small, createTeam);
   app.get("/teams", requireSession, listTeams);
@@ -105,7 +103,6 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   app.get("/teams/:id/audit/verify", requireSession, verifyTeamAudit);
   app.get("/teams/:id/audit/export", requireSession, exportTeamAudit);
   app.post("/invitations/accept", acceptSession, small, members.acceptInvitation);
-
   // Session: webhooks, single sign-on
   app.post("/webhooks", requireSession, small, webhooks.createWebhook);
   app.get("/webhooks", requireSession, webhooks.listWebhooks);
@@ -118,10 +115,8 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   app.post("/sso/:teamId/scim-tokens", requireSession, small, sso.createScimToken);
   app.get("/sso/:teamId/scim-tokens", requireSession, sso.listScimTokens);
   app.delete("/sso/:teamId/scim-tokens/:id", requireSession, sso.revokeScimToken);
-
   // SCIM token: the directory
   const scimBody = limitBody(limits.SCIM_BODY_BYTES_MAX);
-  app.use("/scim/v2/*", speakScim);
   app.get("/scim/v2/ServiceProviderConfig", requireScimToken, scim.readServiceConfig);
   app.get("/scim/v2/ResourceTypes", requireScimToken, scim.listResourceTypes);
   app.get("/scim/v2/ResourceTypes/:id", requireScimToken, scim.readResourceType);
@@ -143,8 +138,14 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   app.put("/scim/v2/Groups/:id", requireScimToken, scimBody, groups.replaceScimGroup);
   app.patch("/scim/v2/Groups/:id", requireScimToken, scimBody, groups.patchScimGroup);
   app.delete("/scim/v2/Groups/:id", requireScimToken, groups.deleteScimGroup);
+  // Nobody is signed in: addresses for news
+  app.post("/marketing/capture", small, marketing.captureContact);
+  app.post("/marketing/confirm", small, marketing.confirmContact);
+  app.post("/marketing/unsubscribe", small, marketing.unsubscribe);
   // Cron secret: jobs
   app.post("/webhooks/dispatch", requireCronSecret, webhooks.dispatchWebhooks);
+  app.post("/retention/purge", requireCronSecret, purgeRetention);
+  app.post("/lifecycle/dispatch", requireCronSecret, dispatchLifecycleMails);
 
   return app;
 }

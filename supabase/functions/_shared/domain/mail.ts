@@ -1,6 +1,7 @@
 /** The mails that the service sends, as pure templates. What people chose is kept to one line, cut, and escaped. */
 
-import { encodeBase64 } from "./bytes.ts";
+import { encodeBase64, sha256 } from "./bytes.ts";
+import { LIFECYCLE_TEMPLATES } from "./lifecycle_mail.ts";
 
 const TOKEN_PREFIX = "inv_";
 const TOKEN_BYTES = 32;
@@ -34,18 +35,30 @@ export type MailFacts = Readonly<Record<string, unknown>>;
 
 type Paragraph = string | { code: string } | { link: string };
 
+/** A mail as a template writes it. */
 interface Draft {
   subject: string;
   paragraphs: Paragraph[];
 }
 
-interface Template {
+/** What several templates say in the same words. */
+interface Phrases {
+  howToAccept(fact: Record<string, string>): Paragraph[];
+  inviterOf(fact: Record<string, string>): string;
+  seatsOf(fact: Record<string, string>): string;
+}
+
+/** How a kind of mail is written. */
+export interface Template {
   /** Without these there is nothing to say. */
   needs: readonly string[];
-  write(fact: Record<string, string>): Draft;
+  /** Whether people may have it left out; then each such mail says how. */
+  mayBeRefused?: true;
+  write(fact: Record<string, string>, phrases: Phrases): Draft;
 }
 
 const TEMPLATES: Record<string, Template> = {
+  ...LIFECYCLE_TEMPLATES,
   team_invitation: {
     needs: ["team_name", "role", "token", "expires_at"],
     write: (fact) => ({
@@ -113,6 +126,24 @@ export function carriesToken(kind: string): boolean {
     TEMPLATES[kind]!.needs.includes("token");
 }
 
+/** Whether people may refuse mails of this kind, because their account does not need them. */
+export function mayBeRefused(kind: string): boolean {
+  return Object.hasOwn(TEMPLATES, kind) && TEMPLATES[kind]!.mayBeRefused === true;
+}
+
+/** What stands for an address where it is not kept: the SHA-256 of its lower case. */
+export function addressHash(email: string): Uint8Array {
+  return sha256(email.trim().toLowerCase());
+}
+
+/** Where the dashboard confirms an address, and where it takes a refusal of mail. */
+export function confirmationLink(appUrl: string, token: string): string {
+  return `${appUrl}/marketing/confirm#token=${token}`;
+}
+export function unsubscribeLink(appUrl: string, token: string): string {
+  return `${appUrl}/marketing/unsubscribe#token=${token}`;
+}
+
 /** Spells 32 random bytes as an invitation's token: `inv_` and 43 characters that need no escaping in an address. */
 export function invitationToken(randomBytes: Uint8Array): string {
   if (randomBytes.length !== TOKEN_BYTES) {
@@ -137,21 +168,22 @@ export function renderMail(
   facts: MailFacts,
 ): Message | undefined {
   if (!Object.hasOwn(TEMPLATES, kind)) return undefined;
-  const { needs, write } = TEMPLATES[kind]!;
+  const { needs, write, mayBeRefused } = TEMPLATES[kind]!;
   const printable = Object.entries(facts).flatMap(([name, value]) => {
     const fact = typeof value === "string" || typeof value === "number" ? oneLine(String(value)) : "";
     return fact === "" ? [] : [
       [
         name,
-        name === "link" ? fact : cut(fact, FACT_CHARACTERS_MAX),
+        name.endsWith("link") ? fact : cut(fact, FACT_CHARACTERS_MAX),
       ] as const,
     ];
   });
   const fact = Object.fromEntries(printable);
   if (needs.some((name) => !Object.hasOwn(fact, name))) return undefined;
-  const { subject, paragraphs } = write(fact);
+  const draft = write(fact, { howToAccept, inviterOf, seatsOf });
+  const paragraphs = [...draft.paragraphs, ...(mayBeRefused ? howToRefuse(fact) : [])];
   return {
-    subject: cut(subject, SUBJECT_CHARACTERS_MAX),
+    subject: cut(draft.subject, SUBJECT_CHARACTERS_MAX),
     text: paragraphs.map(toText).join("\n\n") + "\n",
     html: `<!doctype html><html lang="en"><body>${paragraphs.map(toHtml).join("")}</body></html>`,
   };
@@ -177,6 +209,19 @@ function howToAccept(fact: Record<string, string>): Paragraph[] {
     ...ways,
     `The invitation is for you alone and good until ${readableTime(fact.expires_at!)}. ` +
     "If you did not expect it, ignore this mail.",
+  ];
+}
+
+/** Without a page for it there is the button of the mail program, and the code. */
+function howToRefuse(fact: Record<string, string>): Paragraph[] {
+  if (fact.unsubscribe_link !== undefined) {
+    return ["To get no more mails like this one:", { link: fact.unsubscribe_link }];
+  }
+  if (fact.unsubscribe_code === undefined) return [];
+  return [
+    "To get no more mails like this one, unsubscribe in your mail program, or with this code where you use " +
+    "Agent State:",
+    { code: fact.unsubscribe_code },
   ];
 }
 

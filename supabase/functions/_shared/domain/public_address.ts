@@ -46,6 +46,15 @@ const IPV6_REFUSED = [
   "3fff::/20", // documentation
 ].map(parseRange);
 
+/** Where proxies of one's own are, and nobody who comes from outside. */
+const INTERNAL = [
+  ...["10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"],
+  ...["::1/128", "fc00::/7", "fe80::/10"],
+].map(parseRange);
+
+/** IPv4 as IPv6 spells it. */
+const MAPPED = parseRange("::ffff:0:0/96");
+
 /** Why a URL is refused. */
 export type UrlFault =
   | "not_a_url"
@@ -84,6 +93,28 @@ export function isPublicAddress(address: string): boolean {
   if (v4 !== undefined) return !IPV4_REFUSED.some((range) => isWithin(v4, range));
   const v6 = parseIpv6(address);
   return v6 !== undefined && isWithin(v6, IPV6_GLOBAL) && !IPV6_REFUSED.some((range) => isWithin(v6, range));
+}
+
+/** Whether an IP address is one of a private network, or of this machine. */
+export function isInternalAddress(address: string): boolean {
+  const bytes = parseAddress(address);
+  return bytes !== undefined && INTERNAL.some((range) => isWithin(bytes, range));
+}
+
+/**
+ * The network that an IP address stands for when callers are told apart: the address itself, of IPv6 the first 64 bits,
+ * which is what one line of a household has. Returns undefined for what is no address.
+ */
+export function networkOf(address: string): string | undefined {
+  const bytes = parseAddress(address);
+  if (bytes === undefined || bytes.length === 4) return bytes?.join(".");
+  const groups = [0, 2, 4, 6].map((i) => hex(bytes[i]!, bytes[i + 1]!));
+  return `${groups.join(":")}::/64`;
+}
+
+function parseAddress(text: string): number[] | undefined {
+  const bytes = parseIpv4(text) ?? parseIpv6(text);
+  return bytes?.length === 16 && isWithin(bytes, MAPPED) ? bytes.slice(12) : bytes;
 }
 
 /** The host of a parsed URL: its parser has turned every spelling of IPv4 into four decimal numbers. */
@@ -130,9 +161,9 @@ function parseRange(text: string): Range {
   return { bytes: parseIpv4(address!) ?? parseIpv6(address!)!, bits: Number(bits) };
 }
 
-/** Whether the first `bits` of both are equal. */
+/** Whether both are of one kind and their first `bits` are equal. */
 function isWithin(address: readonly number[], { bytes, bits }: Range): boolean {
-  return bytes.every((byte, i) => {
+  return bytes.length === address.length && bytes.every((byte, i) => {
     const used = Math.min(Math.max(bits - i * 8, 0), 8);
     return (byte ^ address[i]!) >> (8 - used) === 0;
   });

@@ -1,10 +1,10 @@
 /** Delivers the mails of the outbox: claim → make a token where one is carried → send → say what became of it. */
 
-import { sha256 } from "../domain/bytes.ts";
 import { MailError } from "../domain/mail_error.ts";
 import { ApiError } from "../errors.ts";
-import type { Mail, Platform } from "../platform/mod.ts";
-import { carriesToken, invitationLink, invitationToken, type MailFacts, renderMail } from "../domain/mail.ts";
+import type { Platform } from "../platform/mod.ts";
+import type { MailFacts } from "../domain/mail.ts";
+import { prepareMail } from "./prepare_mail.ts";
 import { runSoon } from "./run_soon.ts";
 
 /** Far longer than one mail takes, so that nobody else sends it meanwhile. */
@@ -17,6 +17,8 @@ const SOON_LIMIT = 20;
 /** What a mail needs to know of the configuration. */
 export interface DeliverySettings {
   appUrl: string | undefined;
+  apiUrl?: string | undefined;
+  linkSecrets?: readonly string[];
 }
 
 /** What one run did; mails that had become pointless count as neither. */
@@ -25,7 +27,8 @@ export interface DeliveryReport {
   failed: number;
 }
 
-interface ClaimedMail {
+/** A mail of the outbox, taken by this worker. */
+export interface ClaimedMail {
   id: string;
   kind: string;
   recipient: string;
@@ -33,8 +36,6 @@ interface ClaimedMail {
   facts: MailFacts;
   attempt: number;
 }
-
-/** Platforms whose mail is being delivered by {@link deliverMailSoon}; whether somebody has asked again since. */
 
 /**
  * Delivers at most `limit` mails that are due, one after another: providers limit requests a second, and a worker
@@ -74,10 +75,10 @@ async function deliverOne(
   let outcome: "sent" | "failed" | "dropped" = "sent";
   let error: MailError | undefined;
   try {
-    const mail = await prepare(platform, settings, claimed);
-    if (mail === undefined) {
+    const mail = await prepareMail(platform, settings, claimed);
+    if ("pointless" in mail) {
       outcome = "dropped";
-      error = new MailError("no_longer_open", true);
+      error = new MailError(mail.pointless, true);
     } else {
       await platform.mailer.send(mail);
     }
@@ -100,34 +101,6 @@ async function deliverOne(
   }
   await finish(platform, claimed, error);
   return outcome;
-}
-
-/** Writes the mail. Returns undefined when the invitation that it is about is no longer open. */
-async function prepare(
-  platform: Platform,
-  settings: DeliverySettings,
-  { id, kind, recipient, subject_id, facts, attempt }: ClaimedMail,
-): Promise<Mail | undefined> {
-  if (!carriesToken(kind)) return { to: recipient, ...render(kind, facts), idempotencyKey: id };
-
-  // Made anew for each attempt and kept nowhere: only its hash is stored, and replaces that of the attempt before.
-  const token = invitationToken(crypto.getRandomValues(new Uint8Array(32)));
-  const invitation = await platform.db.call<{ expires_at: string } | null>("mint_invitation_token", {
-    p_invitation_id: subject_id,
-    p_token_hash: sha256(token),
-  });
-  if (invitation === null) return undefined;
-  const link = settings.appUrl === undefined ? undefined : invitationLink(settings.appUrl, token);
-  const message = render(kind, { ...facts, token, link, expires_at: invitation.expires_at });
-  // Another text needs another key: the provider would take it for the mail that it had before.
-  return { to: recipient, ...message, idempotencyKey: `${id}-${attempt}` };
-}
-
-/** A kind without a template may be one that newer code knows, so the mail waits. */
-function render(kind: string, facts: MailFacts) {
-  const message = renderMail(kind, facts);
-  if (message === undefined) throw new MailError("mail_without_template");
-  return message;
 }
 
 /** When even this cannot be said now, the lease runs out and the mail is tried again: twice rather than never. */

@@ -1,6 +1,6 @@
 /** The frame that both functions share: what happens to every request before its route and after it. */
 
-import { Hono } from "hono";
+import { Hono, type MiddlewareHandler } from "hono";
 import { cors } from "hono/cors";
 import { requestId } from "hono/request-id";
 import { secureHeaders } from "hono/secure-headers";
@@ -9,6 +9,7 @@ import type { AppEnv } from "../context.ts";
 import type { Settings } from "../env.ts";
 import type { Platform } from "../platform/mod.ts";
 import { answerError, answerNotFound } from "./boundary.ts";
+import { limitFailures, limitFloods } from "./limit_rate.ts";
 import { observe } from "./observe.ts";
 
 const EXPOSED_HEADERS = ["x-request-id", "x-result-count", "x-next-cursor", "retry-after", "server-timing"];
@@ -28,11 +29,15 @@ const FOR_DATA: Parameters<typeof secureHeaders>[0] = {
   xXssProtection: false,
 };
 
-/** An app with everything but routes. `getPath` names the route of a request. */
+/**
+ * An app with everything but routes. `getPath` names the route of a request; `dialects` are paths whose refusals are
+ * written otherwise, those of the limits too.
+ */
 export function createFrame(
   platform: Platform,
   settings: Settings,
   getPath: (request: Request) => string,
+  dialects: Record<string, MiddlewareHandler<AppEnv>> = {},
 ): Hono<AppEnv> {
   const app = new Hono<AppEnv>({ getPath });
   app.use(requestId());
@@ -50,6 +55,9 @@ export function createFrame(
     await next();
     c.res.headers.set("cache-control", "no-store");
   });
+  for (const [path, speak] of Object.entries(dialects)) app.use(path, speak);
+  app.use(limitFloods(settings));
+  app.use(limitFailures());
   app.onError(answerError);
   app.notFound(answerNotFound);
   return app;

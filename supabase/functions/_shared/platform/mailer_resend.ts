@@ -41,6 +41,7 @@ export function openResendMailer(settings: MailSettings, timeoutMs = TIMEOUT_MS)
           subject: mail.subject,
           text: mail.text,
           html: mail.html,
+          ...(mail.headers === undefined ? {} : { headers: mail.headers }),
         }),
       });
       return { status: response.status, text: await response.text() };

@@ -71,6 +71,8 @@ export interface Mail {
   html: string;
   /** Of mails with the same key only the first is delivered, for as long as the provider remembers it. */
   idempotencyKey: string;
+  /** Header fields besides those that every mail has. */
+  headers?: Readonly<Record<string, string>>;
 }
 
 /** Hands mails to whoever delivers them. */

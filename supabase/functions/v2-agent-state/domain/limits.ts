@@ -47,8 +47,6 @@ export const BILLING_EVENT_BYTES_MAX = 1024 * 1024;
 export const PRODUCT_ID_LENGTH_MAX = 128;
 /** Seats that can be asked for at once; how many there may be, the payment provider says. */
 export const SEATS_MAX = 100_000;
-/** Tries to accept an invitation, for each caller in an hour. */
-export const ACCEPT_TRIES_MAX = 30;
 /** Body of SCIM requests: a whole group of ten thousand members. */
 export const SCIM_BODY_BYTES_MAX = 2 * 1024 * 1024;
 /** Resources of one page of a SCIM search, and of one that does not say. */

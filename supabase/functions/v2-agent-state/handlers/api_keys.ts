@@ -4,9 +4,11 @@ import { z } from "zod";
 import type { AppContext } from "../../_shared/context.ts";
 import { sha256 } from "../../_shared/domain/bytes.ts";
 import { maskKey, mintLiveKey } from "../../_shared/domain/credential.ts";
+import { limitTries } from "../../_shared/middleware/limit_tries.ts";
 import { parse, parseBody } from "../../_shared/middleware/parse.ts";
 import { sessionArguments } from "../../_shared/middleware/require_session.ts";
 import { name } from "../../_shared/middleware/shapes.ts";
+import { RATE_LIMITS } from "../domain/rate_limits.ts";
 
 /** POST /api-keys: its body; DELETE /api-keys/:id: its path. */
 export const NEW_KEY = z.object({ name });
@@ -21,9 +23,10 @@ interface ShownKey {
   created_at: string;
 }
 
-/** POST /api-keys: 201 with the new key; `raw_secret` is in this answer and nowhere else. */
+/** POST /api-keys: 201 with the new key; `raw_secret` is in this answer and nowhere else. Errors: `rate_limited`. */
 export async function createApiKey(c: AppContext): Promise<Response> {
   const body = await parseBody(c, NEW_KEY);
+  await limitTries(c, RATE_LIMITS.key_creation);
   const secret = mintLiveKey((count) => crypto.getRandomValues(new Uint8Array(count)));
   const { id, label, prefix, masked_key, created_at } = await c.var.platform.db.call<ShownKey>(
     "create_api_key",

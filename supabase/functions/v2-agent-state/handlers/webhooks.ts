@@ -4,10 +4,12 @@ import { z } from "zod";
 import type { AppContext } from "../../_shared/context.ts";
 import { encodeBase64 } from "../../_shared/domain/bytes.ts";
 import { ApiError } from "../../_shared/errors.ts";
+import { limitTries } from "../../_shared/middleware/limit_tries.ts";
 import { parse, parseBody } from "../../_shared/middleware/parse.ts";
 import { sessionArguments } from "../../_shared/middleware/require_session.ts";
 import { id, text } from "../../_shared/middleware/shapes.ts";
 import { URL_LENGTH_MAX, WEBHOOK_DISPATCH_MAX } from "../domain/limits.ts";
+import { RATE_LIMITS } from "../domain/rate_limits.ts";
 import { WEBHOOK_EVENTS } from "../domain/webhook_events.ts";
 import { deliverWebhooks, deliverWebhooksSoon } from "../../_shared/flows/deliver_webhooks.ts";
 
@@ -64,10 +66,11 @@ export async function deleteWebhook(c: AppContext): Promise<Response> {
 
 /**
  * POST /webhooks/:id/test: 202 `{delivery_id}`; one `webhook.test` is on its way. Errors: `webhook_not_found`,
- * `webhook_disabled`.
+ * `webhook_disabled`, `rate_limited`.
  */
 export async function testWebhook(c: AppContext): Promise<Response> {
   const { id } = await parse(c, WEBHOOK, c.req.param());
+  await limitTries(c, RATE_LIMITS.webhook_test);
   const queued = await c.var.platform.db.call<Record<string, unknown>>("test_webhook", {
     ...sessionArguments(c),
     p_webhook_id: id,

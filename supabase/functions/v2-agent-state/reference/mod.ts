@@ -5,6 +5,7 @@ import type { Operations, Reference } from "../../_shared/reference/operation.ts
 import { HEALTH } from "../../_shared/reference/shapes.ts";
 import { ACCOUNT_OPERATIONS } from "./account.ts";
 import { AGENT_OPERATIONS } from "./agents.ts";
+import { JOB_OPERATIONS, MARKETING_OPERATIONS } from "./jobs.ts";
 import { type Scene, SHOWN } from "./scene.ts";
 import { SCIM_OPERATIONS } from "./scim.ts";
 import { SSO_OPERATIONS } from "./sso.ts";
@@ -63,6 +64,7 @@ The prefix \`/v2\` may stand before each path.`,
     { name: "Webhooks", description: "Telling other systems" },
     { name: "Single sign-on", description: "A team's identity provider, and the tokens of its directory" },
     { name: "SCIM", description: "SCIM 2.0 (RFC 7644): what Okta and Entra provision a team with" },
+    { name: "News", description: "Addresses that ask for news, and those that want none" },
     { name: "Jobs", description: "What a scheduler calls" },
     { name: "Service", description: "The service itself" },
   ],
@@ -74,6 +76,8 @@ The prefix \`/v2\` may stand before each path.`,
     ...WEBHOOK_OPERATIONS,
     ...SSO_OPERATIONS,
     ...SCIM_OPERATIONS,
+    ...MARKETING_OPERATIONS,
+    ...JOB_OPERATIONS,
     ...SERVICE_OPERATIONS,
   },
   scene: SHOWN,

@@ -23,6 +23,9 @@ export interface Scene {
   scimTokenId: string;
   scimUserId: string;
   scimGroupId: string;
+  /** From mails: that confirms an address, that wants no more. */
+  confirmationToken: string;
+  unsubscribeToken: string;
   /** The headers of an event that the payment provider signed. */
   sign(body: string): Record<string, string>;
 }
@@ -43,6 +46,9 @@ export const SHOWN: Scene = {
   scimTokenId: "e8d4f1b2-7a36-4c95-b0de-13a5c8f79e42",
   scimUserId: "2819c223-7f76-453a-919d-413861904646",
   scimGroupId: "902c246b-6245-4190-8e05-00816be7344a",
+  confirmationToken:
+    "M2Y4ZTFjNTItOWQxYi00YzU1LThhN2UtNWIwZjJmNmMxYTkw.kqI1zVn0pXy3Jm5uQ8bTfLr7WcEa2hDgS4oKvN6tYxM",
+  unsubscribeToken: "QFNAzZrJSwi5OACu4_DbLdZzJWvDGJh-UeF361PMobI.pV7sYd2mK9wTq4LxR8nBzJ3cHf6gA1eUo5iXtZrNvWk",
   sign: () => ({
     "webhook-id": "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W",
     "webhook-timestamp": "1795176000",

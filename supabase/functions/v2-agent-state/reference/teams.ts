@@ -277,7 +277,7 @@ export const TEAM_OPERATIONS: Operations<Scene> = {
     body: TOKEN,
     fields: { token: "From the mail" },
     answers: { 200: { body: z.union([OPEN_INVITATION, ACCEPTED_INVITATION]) } },
-    errors: ["invitation_not_found", "rate_limited"],
+    errors: ["invitation_not_found"],
     example: ({ invitationToken }) => ({ body: { token: invitationToken } }),
   },
 };
