@@ -60,7 +60,6 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   app.get("/snapshot/:agent_id/latest", requireApiKey, latestSnapshot);
   app.get("/snapshot/:agent_id/lineage", requireApiKey, lineage);
   app.get("/snapshot/:agent_id/:sequence", requireApiKey, snapshotAtSequence);
-
   // API key: replication log, Layer A
   app.post("/replicate", requireApiKey, limitBody(limits.REPLICATE_BODY_BYTES_MAX), replicate);
   app.get("/head", requireApiKey, head);
