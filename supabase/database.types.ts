@@ -32,6 +32,27 @@ export type Database = {
         };
         Returns: Json;
       };
+      "append_logs": {
+        Args: {
+          "p_block_hashes": (string)[];
+          "p_blocks": (string)[];
+          "p_bytes": (number)[];
+          "p_counts": (number)[];
+          "p_credential_hashes": (string)[];
+          "p_credential_kinds": (string)[];
+          "p_device_hashes": (string)[];
+          "p_elapsed_ms": (number)[];
+          "p_firsts": (number)[];
+          "p_lasts": (number)[];
+          "p_merkle_roots": (string)[];
+          "p_payload_hashes": (string)[];
+          "p_quota_bytes": number;
+          "p_requests": (number)[];
+          "p_sequences": (number)[];
+          "p_timestamps": (string)[];
+        };
+        Returns: Json;
+      };
       "apply_order_event": {
         Args: {
           "p_credits_milli": number;
@@ -365,6 +386,10 @@ export type Database = {
       "read_balance": { Args: { "p_subject": string }; Returns: Json };
       "read_grant": { Args: { "p_email": string; "p_subject": string; "p_team_id": string }; Returns: Json };
       "read_head": { Args: { "p_credential_hash": string; "p_credential_kind": string }; Returns: Json };
+      "read_heads": {
+        Args: { "p_credential_hashes": (string)[]; "p_credential_kinds": (string)[] };
+        Returns: Json;
+      };
       "read_invitation": { Args: { "p_token_hash": string }; Returns: Json };
       "read_kdf_salt": {
         Args: { "p_email": string; "p_fresh_salt": string; "p_subject": string };

@@ -785,6 +785,7 @@ CREATE OR REPLACE FUNCTION api.append_log(p_credential_kind text, p_credential_h
  SET search_path TO ''
  SET lock_timeout TO '5s'
  SET plan_cache_mode TO 'force_generic_plan'
+ SET enable_seqscan TO 'off'
 AS $function$
 declare
   v_principal app.principal := app.admit(p_credential_kind, p_credential_hash);
@@ -852,6 +853,122 @@ begin
     'sequence_number', p_sequences[v_count],
     'merkle_root', encode(p_merkle_root, 'hex'),
     'told', v_told);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.append_logs(p_credential_kinds text[], p_credential_hashes bytea[], p_device_hashes bytea[], p_merkle_roots bytea[], p_elapsed_ms double precision[], p_firsts bigint[], p_lasts bigint[], p_counts integer[], p_bytes bigint[], p_requests integer[], p_sequences bigint[], p_block_hashes bytea[], p_blocks bytea[], p_payload_hashes bytea[], p_timestamps text[], p_quota_bytes bigint)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '1s'
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET enable_seqscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+declare
+  v_bytes_sent bigint := (select sum(b) from unnest(p_bytes) b);
+  v_written int[];
+  v_keys uuid[];
+  v_accounts uuid[];
+  v_exact boolean;
+begin
+  with next as (
+    select r.*, (f.principal).owner_id, (f.principal).account_id, (f.principal).key_id, (f.principal).metered,
+           case when (f.principal).metered then app.price_milli(r.bytes) else 0 end as cost, l.id as log_id
+      from unnest(p_credential_kinds, p_credential_hashes, p_device_hashes, p_merkle_roots, p_elapsed_ms, p_firsts,
+                  p_lasts, p_counts, p_bytes) with ordinality
+             as r (kind, hash, device_hash, merkle_root, elapsed_ms, first_sequence, last_sequence, blocks, bytes, place)
+     cross join app.find_principal(r.kind, r.hash) f
+      join app.logs l on l.owner_id = (f.principal).owner_id and l.member_id = (f.principal).member_id
+      join app.accounts a on a.id = (f.principal).account_id
+     where f.refusal is null and (f.principal).role <> 'read'
+       and r.first_sequence = l.head_sequence + 1 and r.last_sequence = l.head_sequence + r.blocks
+       -- Room for the whole batch, so that whose turn it is does not matter. A charge that may end below what
+       -- `credits.low` warns of is left to who can tell of it.
+       and case
+         when not (f.principal).metered then a.stored_bytes + v_bytes_sent <= p_quota_bytes
+         when a.credits_milli < 100000 then app.price_milli(v_bytes_sent) <= a.credits_milli - cardinality(p_counts)
+         else app.price_milli(v_bytes_sent) <= a.credits_milli - cardinality(p_counts) - 100000
+       end
+       and (r.device_hash is null or exists (
+         select from app.devices d
+          where d.owner_id = (f.principal).owner_id and d.device_hash = r.device_hash
+            and d.last_seen_at > now() - interval '1 hour'))
+       for no key update of l skip locked
+  ), plain as materialized (
+    select distinct on (log_id) * from next order by log_id, place
+  ), written as (
+    insert into app.log_entries (
+      log_id, sequence_number, block_hash, ciphertext, payload_hash, client_timestamp, merkle_root
+    )
+    select p.log_id, b.sequence, b.block_hash, b.block, b.payload_hash, b.at, p.merkle_root
+      from (
+        select unnest(p_requests) as request, unnest(p_sequences) as sequence, unnest(p_block_hashes) as block_hash,
+               unnest(p_blocks) as block, unnest(p_payload_hashes) as payload_hash, unnest(p_timestamps) as at
+      ) b
+      join plain p on p.place = b.request
+    returning octet_length(ciphertext) as bytes
+  ), moved as (
+    update app.logs l
+       set head_sequence = p.last_sequence,
+           merkle_root = p.merkle_root,
+           total_bytes = l.total_bytes + p.bytes,
+           sync_ops = l.sync_ops + 1,
+           sync_ms = l.sync_ms + p.elapsed_ms
+             + extract(epoch from clock_timestamp() - statement_timestamp()) * 1000,
+           updated_at = now()
+      from plain p
+     where l.id = p.log_id
+  ), ledger as (
+    insert into app.credit_ledger (account_id, kind, amount_milli, bytes)
+    select account_id, 'replication', -cost, bytes from plain where metered
+  ), charged as (
+    update app.accounts a
+       set credits_milli = a.credits_milli - c.cost, stored_bytes = a.stored_bytes + c.bytes
+      from (
+        select account_id, bool_and(metered) as metered, sum(cost)::bigint as cost, sum(bytes)::bigint as bytes
+          from plain group by account_id order by account_id
+      ) c
+     where a.id = c.account_id and a.credits_milli >= c.cost
+       and (c.metered or a.stored_bytes + c.bytes <= p_quota_bytes)
+    returning a.id, a.period_start
+  ), counted as (
+    insert into app.usage_cycles as u (owner_id, cycle_start, sync_ops, store_ops, bytes_stored)
+    select p.owner_id, app.cycle_start(c.period_start), count(*), sum(p.blocks), sum(p.bytes)::bigint
+      from plain p join charged c on c.id = p.account_id
+     group by p.owner_id, c.period_start
+     order by p.owner_id
+    on conflict (owner_id, cycle_start) do update
+      set sync_ops = u.sync_ops + excluded.sync_ops,
+          store_ops = u.store_ops + excluded.store_ops,
+          bytes_stored = u.bytes_stored + excluded.bytes_stored
+  )
+  select coalesce(array_agg(p.place), '{}'), array_agg(p.key_id), array_agg(p.account_id),
+         count(distinct p.account_id) = (select count(*) from charged)
+           and coalesce(sum(p.bytes), 0) = (select coalesce(sum(bytes), 0) from written)
+           and coalesce(sum(p.blocks), 0) = (select count(*) from written)
+    into v_written, v_keys, v_accounts, v_exact
+    from plain p;
+  if not v_exact then
+    -- Somebody spent what was left between the look at it and the charge. Nothing is written; each goes by itself.
+    perform app.refuse('service_unavailable');
+  end if;
+
+  if exists (
+    select from app.api_keys
+     where id = any (v_keys) and last_used_at is distinct from date_trunc('minute', now())
+  ) then
+    perform app.touch_key(k) from unnest(v_keys) k where k is not null;
+  end if;
+  return jsonb_build_object(
+    'written', to_jsonb(v_written),
+    'known', case when cardinality(v_written) = cardinality(p_counts) then '[]' else app.find_known(
+      p_credential_kinds, p_credential_hashes, p_requests, p_sequences, p_block_hashes, v_written) end,
+    'told', case when not exists (
+      select from app.webhooks where account_id = any (v_accounts) and state = 'active' and deleted_at is null
+    ) then '[]' else app.tell_appends(v_written, v_accounts, p_lasts, p_counts, p_bytes) end);
 end
 $function$;
 
@@ -940,6 +1057,7 @@ CREATE OR REPLACE FUNCTION api.begin_snapshot(p_credential_kind text, p_credenti
  SECURITY DEFINER
  SET search_path TO ''
  SET lock_timeout TO '5s'
+ SET enable_seqscan TO 'off'
 AS $function$
 declare
   v_principal app.principal := app.admit(p_credential_kind, p_credential_hash);
@@ -1251,6 +1369,7 @@ CREATE OR REPLACE FUNCTION api.confirm_snapshot(p_attempt_id uuid)
  SECURITY DEFINER
  SET search_path TO ''
  SET lock_timeout TO '5s'
+ SET enable_seqscan TO 'off'
 AS $function$
 declare
   v_locked record;
@@ -2000,9 +2119,13 @@ CREATE OR REPLACE FUNCTION api.list_lineage(p_credential_kind text, p_credential
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
  SET search_path TO ''
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
 AS $function$
 declare
   v_principal app.principal := app.identify(p_credential_kind, p_credential_hash);
+  v_agent_ref bigint := (
+    select id from app.agents where owner_id = v_principal.owner_id and agent_id = p_agent_id);
 begin
   return coalesce((
     select jsonb_agg(jsonb_build_object(
@@ -2013,11 +2136,9 @@ begin
              'confirmed_at', app.iso(s.confirmed_at)
            ) order by s.sequence_number desc)
       from (
-        select s.*
-          from app.agents a
-          join app.snapshots s on s.agent_ref = a.id and s.status = 'confirmed'
-         where a.owner_id = v_principal.owner_id and a.agent_id = p_agent_id
-         order by s.sequence_number desc
+        select * from app.snapshots
+         where agent_ref = v_agent_ref and status = 'confirmed'
+         order by sequence_number desc
          limit p_limit
       ) s
   ), '[]');
@@ -2191,6 +2312,7 @@ CREATE OR REPLACE FUNCTION api.read_head(p_credential_kind text, p_credential_ha
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
  SET search_path TO ''
+ SET enable_seqscan TO 'off'
 AS $function$
 declare
   v_principal app.principal := app.identify(p_credential_kind, p_credential_hash);
@@ -2205,6 +2327,31 @@ begin
     'sequence_number', v_log.head_sequence,
     'merkle_root', encode(v_log.merkle_root, 'hex'),
     'updated_at', app.iso(v_log.updated_at));
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.read_heads(p_credential_kinds text[], p_credential_hashes bytea[])
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO ''
+ SET enable_seqscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+begin
+  return (
+    select jsonb_agg(
+             case when l.id is not null then jsonb_build_object(
+               'sequence_number', l.head_sequence,
+               'merkle_root', encode(l.merkle_root, 'hex'),
+               'updated_at', app.iso(l.updated_at))
+             end order by r.place)
+      from unnest(p_credential_kinds, p_credential_hashes) with ordinality as r (kind, hash, place)
+     cross join app.find_principal(r.kind, r.hash) f
+      left join app.logs l
+        on f.refusal is null and l.owner_id = (f.principal).owner_id and l.member_id = (f.principal).member_id
+  );
 end
 $function$;
 
@@ -2250,6 +2397,8 @@ CREATE OR REPLACE FUNCTION api.read_log(p_credential_kind text, p_credential_has
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
  SET search_path TO ''
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
 AS $function$
 declare
   v_principal app.principal := app.identify(p_credential_kind, p_credential_hash);
@@ -2304,6 +2453,7 @@ CREATE OR REPLACE FUNCTION api.read_metadata(p_credential_kind text, p_credentia
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
  SET search_path TO ''
+ SET enable_seqscan TO 'off'
 AS $function$
 declare
   v_principal app.principal := app.identify(p_credential_kind, p_credential_hash);
@@ -2395,6 +2545,7 @@ CREATE OR REPLACE FUNCTION api.read_snapshot(p_credential_kind text, p_credentia
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
  SET search_path TO ''
+ SET enable_seqscan TO 'off'
 AS $function$
 declare
   v_principal app.principal := app.identify(p_credential_kind, p_credential_hash);
@@ -3353,13 +3504,23 @@ $function$;
 
 CREATE OR REPLACE FUNCTION app.encode_fields(p_values text[])
  RETURNS bytea
- LANGUAGE sql
+ LANGUAGE plpgsql
  IMMUTABLE PARALLEL SAFE
  SET search_path TO ''
 AS $function$
-  select coalesce(
-           string_agg(int8send(octet_length(f.bytes)::bigint) || f.bytes, ''::bytea order by f.place), ''::bytea)
-    from (select convert_to(v, 'UTF8') as bytes, place from unnest(p_values) with ordinality as u (v, place)) f
+declare
+  v_value text;
+  v_encoded bytea := '';
+begin
+  if p_values is not null then
+    foreach v_value in array p_values loop
+      continue when v_value is null;
+      v_encoded := v_encoded || int8send(octet_length(convert_to(v_value, 'UTF8'))::bigint)
+        || convert_to(v_value, 'UTF8');
+    end loop;
+  end if;
+  return v_encoded;
+end
 $function$;
 
 CREATE OR REPLACE FUNCTION app.end_key(p_key app.api_keys, p_actor text)
@@ -3501,6 +3662,27 @@ begin
     perform app.refuse('invitation_not_found');
   end if;
   return v_invitation;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.find_known(p_credential_kinds text[], p_credential_hashes bytea[], p_requests integer[], p_sequences bigint[], p_block_hashes bytea[], p_written integer[])
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+begin
+  return coalesce((
+    select jsonb_agg(r.place)
+      from unnest(p_credential_kinds, p_credential_hashes) with ordinality as r (kind, hash, place)
+     cross join app.find_principal(r.kind, r.hash) f
+      join app.logs l on l.owner_id = (f.principal).owner_id and l.member_id = (f.principal).member_id
+     where r.place <> all (p_written) and f.refusal is null and (f.principal).role <> 'read'
+       and not exists (
+         select from unnest(p_requests, p_sequences, p_block_hashes) as b (request, sequence, block_hash)
+           left join app.log_entries e on e.log_id = l.id and e.sequence_number = b.sequence
+          where b.request = r.place and e.block_hash is distinct from b.block_hash
+       )
+  ), '[]');
 end
 $function$;
 
@@ -3656,19 +3838,21 @@ $function$;
 
 CREATE OR REPLACE FUNCTION app.hash_audit_entry(p_entry app.audit_entries)
  RETURNS bytea
- LANGUAGE sql
+ LANGUAGE plpgsql
  STABLE
  SET search_path TO ''
 AS $function$
-  -- `unnest` of pairs is one pair after the other.
-  select sha256(
+begin
+  return sha256(
     app.encode_fields(array[
       'v2-agent-state/audit/1', p_entry.team_id::text, p_entry.seq::text, p_entry.id::text, p_entry.actor,
       p_entry.action, p_entry.resource_type, p_entry.resource_id, app.iso(p_entry.created_at)
     ])
+    -- Going through pairs is one pair after the other.
     || app.encode_fields(app.spell_metadata(p_entry.metadata))
     || p_entry.prev_hash
-  )
+  );
+end
 $function$;
 
 CREATE OR REPLACE FUNCTION app.identify(p_credential_kind text, p_credential_hash bytea)
@@ -4751,22 +4935,29 @@ $function$;
 
 CREATE OR REPLACE FUNCTION app.spell_metadata(p_metadata jsonb)
  RETURNS text[]
- LANGUAGE sql
+ LANGUAGE plpgsql
  IMMUTABLE PARALLEL SAFE
  SET search_path TO ''
 AS $function$
-  select array_agg(array[
-           e.key,
-           case jsonb_typeof(e.value)
-             when 'string' then 's' || (e.value #>> '{}')
-             when 'number' then 'n' || (e.value #>> '{}')
-             when 'boolean' then 'b' || (e.value #>> '{}')
-             when 'null' then 'z'
-             -- Never stored; were it, no entry's hash would be right with it.
-             else 'x' || e.value::text
-           end
-         ] order by e.key collate "C")
-    from jsonb_each(p_metadata) e
+begin
+  if p_metadata = '{}' then
+    return null;
+  end if;
+  return (
+    select array_agg(array[
+             e.key,
+             case jsonb_typeof(e.value)
+               when 'string' then 's' || (e.value #>> '{}')
+               when 'number' then 'n' || (e.value #>> '{}')
+               when 'boolean' then 'b' || (e.value #>> '{}')
+               when 'null' then 'z'
+               -- Never stored; were it, no entry's hash would be right with it.
+               else 'x' || e.value::text
+             end
+           ] order by e.key collate "C")
+      from jsonb_each(p_metadata) e
+  );
+end
 $function$;
 
 CREATE OR REPLACE FUNCTION app.start_provisioned(p_team app.teams, p_user app.scim_users, p_actor text)
@@ -4906,6 +5097,29 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.tell_appends(p_written integer[], p_accounts uuid[], p_lasts bigint[], p_counts integer[], p_bytes bigint[])
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_request record;
+  v_told int[] := '{}';
+begin
+  for v_request in
+    select w.place, w.account_id from unnest(p_written, p_accounts) as w (place, account_id) order by w.place
+  loop
+    if app.emit_event(v_request.account_id, 'replication.appended', jsonb_build_object(
+      'accepted', p_counts[v_request.place],
+      'sequence_number', p_lasts[v_request.place],
+      'bytes', p_bytes[v_request.place])) then
+      v_told := v_told || v_request.place;
+    end if;
+  end loop;
+  return to_jsonb(v_told);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.tell_owner(p_team app.teams, p_kind text, p_seats integer)
  RETURNS void
  LANGUAGE plpgsql
@@ -4999,6 +5213,7 @@ CREATE TRIGGER team_members_have_signed_in BEFORE INSERT ON app.team_members FOR
 grant usage on schema api to service_role;
 grant execute on function api.accept_invitation(text,text,bytea) to service_role;
 grant execute on function api.append_log(text,bytea,bytea,bigint[],bytea[],bytea[],bytea[],text[],bytea,bigint,double precision) to service_role;
+grant execute on function api.append_logs(text[],bytea[],bytea[],bytea[],double precision[],bigint[],bigint[],integer[],bigint[],integer[],bigint[],bytea[],bytea[],bytea[],text[],bigint) to service_role;
 grant execute on function api.apply_order_event(text,text,text,text,bigint,integer,timestamp with time zone) to service_role;
 grant execute on function api.apply_subscription_event(text,text,text,text,text,text,text,bigint,bigint,bigint,bigint,integer,timestamp with time zone,timestamp with time zone,timestamp with time zone,timestamp with time zone) to service_role;
 grant execute on function api.begin_snapshot(text,bytea,text,bigint,text,bytea,bytea,integer,text,text,uuid,text,integer,bigint) to service_role;
@@ -5049,6 +5264,7 @@ grant execute on function api.ping() to service_role;
 grant execute on function api.read_balance(text) to service_role;
 grant execute on function api.read_grant(text,text,uuid) to service_role;
 grant execute on function api.read_head(text,bytea) to service_role;
+grant execute on function api.read_heads(text[],bytea[]) to service_role;
 grant execute on function api.read_invitation(bytea) to service_role;
 grant execute on function api.read_kdf_salt(text,text,bytea) to service_role;
 grant execute on function api.read_log(text,bytea,bigint,bigint,integer,bigint) to service_role;

@@ -44,7 +44,7 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   const app = createFrame(platform, settings, (request) => routePath(request.url));
   const countRead = createReadCounter(platform);
   app.use(async function provideReadCounter(c, next) {
-    c.set("countRead", (recalls) => countRead(c.var.credential, c.var.device, recalls));
+    c.set("countRead", (recalls) => countRead(c.get("credential"), c.get("device"), recalls));
     await next();
   });
   const telling = deliverEvents(() => deliverWebhooksSoon(platform, settings));

@@ -8,7 +8,7 @@ export function deliverEvents(deliver: () => void) {
   return createMiddleware<AppEnv>(async function deliverEvents(c, next) {
     await next();
     // Busy routes know whether somebody listens; what people do by hand is rare enough to look each time.
-    const byHand = c.req.method !== "GET" && c.var.credential === undefined;
-    if (c.res.ok && (c.var.told ?? byHand)) deliver();
+    const byHand = c.req.method !== "GET" && c.get("credential") === undefined;
+    if (c.res.ok && (c.get("told") ?? byHand)) deliver();
   });
 }

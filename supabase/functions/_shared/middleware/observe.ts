@@ -23,7 +23,7 @@ export function observe(platform: Platform, settings: Settings) {
     platform.log({
       level: c.res.status >= 500 ? "error" : "info",
       event: "request",
-      request_id: c.var.requestId,
+      request_id: c.get("requestId"),
       method: c.req.method,
       route: routePath(c),
       status: c.res.status,

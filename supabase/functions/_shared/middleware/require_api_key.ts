@@ -25,6 +25,6 @@ export const requireApiKey = createMiddleware<AppEnv>(async function requireApiK
 export function credentialArguments(
   c: AppContext,
 ): { p_credential_kind: string; p_credential_hash: Uint8Array } {
-  const { kind, hash } = c.var.credential;
+  const { kind, hash } = c.get("credential");
   return { p_credential_kind: kind, p_credential_hash: hash };
 }

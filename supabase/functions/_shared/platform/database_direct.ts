@@ -50,16 +50,26 @@ export function openDirectDatabase(options: DirectOptions): { db: Database; clos
 }
 
 function createDriver(pool: pg.Pool, prepared: boolean): Driver {
+  const statements = new Map<string, { name?: string; text: string }>();
+
+  /** A function is always called with the same names, so its statement is written once. */
+  function statementOf(kind: "call" | "rows", name: string, names: string[]) {
+    const key = `${name}(${names.length})`;
+    let statement = statements.get(key);
+    if (statement === undefined) {
+      const list = names.map((argument, i) => `${argument} => $${i + 1}`).join(", ");
+      const text = kind === "call"
+        ? `select api.${name}(${list}) as result`
+        : `select * from api.${name}(${list})`;
+      statements.set(key, statement = prepared ? { name: key, text } : { text });
+    }
+    return statement;
+  }
   async function run(kind: "call" | "rows", name: string, args: SqlArguments) {
-    const names = Object.keys(args);
-    const list = names.map((argument, i) => `${argument} => $${i + 1}`).join(", ");
-    const text = kind === "call"
-      ? `select api.${name}(${list}) as result`
-      : `select * from api.${name}(${list})`;
-    const statement = prepared ? { name: `${name}(${names.length})` } : {};
-    const query = { ...statement, text, values: Object.values(args).map(encode), types: TYPES };
+    const statement = statementOf(kind, name, Object.keys(args));
     try {
-      return (await pool.query(query)).rows;
+      const values = Object.values(args).map(encode);
+      return (await pool.query({ ...statement, values, types: TYPES })).rows;
     } catch (error) {
       throw toDriverError(error);
     }
@@ -71,11 +81,10 @@ function createDriver(pool: pg.Pool, prepared: boolean): Driver {
 }
 
 function encode(value: SqlValue): unknown {
-  if (value instanceof Uint8Array) return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
-  if (Array.isArray(value) && value.some((item) => item instanceof Uint8Array)) {
-    return encodeBytesArray(value);
-  }
-  return value;
+  if (value instanceof Uint8Array) return asBuffer(value);
+  if (!Array.isArray(value)) return value;
+  if (typeof value[0] === "number") return `{${value.join()}}`;
+  return value.some((item) => item instanceof Uint8Array) ? encodeBytesArray(value) : value;
 }
 
 /**
@@ -84,19 +93,24 @@ function encode(value: SqlValue): unknown {
  */
 function encodeBytesArray(items: readonly (Uint8Array | null)[]): Buffer {
   const size = items.reduce((sum, item) => sum + 4 + (item?.length ?? 0), 20);
-  const buffer = Buffer.allocUnsafe(size);
-  let offset = 0;
-  for (const header of [1, items.includes(null) ? 1 : 0, BYTEA_OID, items.length, 1]) {
-    offset = buffer.writeInt32BE(header, offset);
-  }
+  const bytes = new Uint8Array(size);
+  const view = new DataView(bytes.buffer);
+  [1, items.includes(null) ? 1 : 0, BYTEA_OID, items.length, 1].forEach((n, i) => view.setInt32(4 * i, n));
+  let offset = 20;
   for (const item of items) {
-    offset = buffer.writeInt32BE(item?.length ?? -1, offset);
+    view.setInt32(offset, item?.length ?? -1);
+    offset += 4;
     if (item !== null) {
-      buffer.set(item, offset);
+      bytes.set(item, offset);
       offset += item.length;
     }
   }
-  return buffer;
+  return asBuffer(bytes);
+}
+
+/** A view of the same memory: what `pg` sends in binary. */
+function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
 /** `pg` marks what the server said with a five-character SQLSTATE; everything else is about the connection. */

@@ -4,11 +4,12 @@ import { z } from "zod";
 import type { AppContext } from "../../_shared/context.ts";
 import { encodeBase64, encodeHex, equalBytes, sha256 } from "../../_shared/domain/bytes.ts";
 import { parse, parseBody, refuse } from "../../_shared/middleware/parse.ts";
-import { credentialArguments } from "../../_shared/middleware/require_api_key.ts";
 import { base64, hash, sequence, timestamp } from "../../_shared/middleware/shapes.ts";
 import { timed } from "../../_shared/middleware/timing.ts";
 import { CHUNK_BYTES_MAX, REPLAY_CHUNKS_MAX, REPLICATE_CHUNKS_MAX } from "../domain/limits.ts";
 import { arrangeChunks, type Chunk, findContradictions } from "../domain/replication.ts";
+import { appendLog } from "../flows/append_log.ts";
+import { readHead } from "../flows/read_head.ts";
 import { type LogEntry, openLogRun } from "../flows/read_log.ts";
 import { streamJson } from "../../_shared/middleware/stream_json.ts";
 
@@ -18,18 +19,13 @@ const CHUNK = z.object({
   ciphertext_b64: base64(CHUNK_BYTES_MAX, "chunk_too_large"),
   client_payload_hash: hash().nullish(),
   timestamp: timestamp.nullish(),
-}).transform((sent, context): Chunk => {
-  if (!equalBytes(sha256(sent.ciphertext_b64), sent.block_hash)) {
-    context.addIssue({ code: "custom", message: "block_hash_mismatch" });
-  }
-  return {
-    sequence: sent.sequence_number,
-    blockHash: sent.block_hash,
-    block: sent.ciphertext_b64,
-    payloadHash: sent.client_payload_hash ?? null,
-    timestamp: sent.timestamp ?? null,
-  };
-});
+}).transform((sent): Chunk => ({
+  sequence: sent.sequence_number,
+  blockHash: sent.block_hash,
+  block: sent.ciphertext_b64,
+  payloadHash: sent.client_payload_hash ?? null,
+  timestamp: sent.timestamp ?? null,
+}));
 
 /** POST /replicate: its body. */
 export const APPEND = z.object({
@@ -50,34 +46,24 @@ export const SINCE = z.object({
 /** POST /replicate: appends blocks, all or none. 200 `{accepted, sequence_number, merkle_root}`. */
 export async function replicate(c: AppContext): Promise<Response> {
   const { chunks, merkle_root } = await parseBody(c, APPEND);
+  const mismatch = await timed(c, "hash", () => findMismatch(chunks));
+  if (mismatch >= 0) await refuse(c, "block_hash_mismatch", { index: mismatch });
   const arranged = arrangeChunks(chunks);
   await refuseContradictions(c, arranged);
-  const has = (key: "payloadHash" | "timestamp") => arranged.some((chunk) => chunk[key] !== null);
-  const { told = false, ...answer } = await timed(
-    c,
-    "database",
-    () =>
-      c.var.platform.db.call<{ told?: boolean }>("append_log", {
-        ...credentialArguments(c),
-        p_device_hash: c.var.device,
-        p_sequences: arranged.map((chunk) => chunk.sequence),
-        p_block_hashes: arranged.map((chunk) => chunk.blockHash),
-        p_blocks: arranged.map((chunk) => chunk.block),
-        p_payload_hashes: has("payloadHash") ? arranged.map((chunk) => chunk.payloadHash) : null,
-        p_timestamps: has("timestamp") ? arranged.map((chunk) => chunk.timestamp) : null,
-        p_merkle_root: merkle_root,
-        p_quota_bytes: c.var.settings.projectQuotaBytes,
-        p_elapsed_ms: performance.now() - c.var.startedAt,
-      }),
-  );
+  const { platform, credential, device, settings, startedAt } = c.var;
+  const append = {
+    ...{ credential, device, startedAt, chunks: arranged, merkleRoot: merkle_root },
+    quotaBytes: settings.projectQuotaBytes,
+  };
+  const { answer, told } = await timed(c, "database", () => appendLog(platform, append));
   c.set("told", told);
-  return c.json(answer);
+  return await timed(c, "encode", () => c.json(answer));
 }
 
 /** GET /head: 200 with the log's head. Errors: `no_replication_entries`. */
 export async function head(c: AppContext): Promise<Response> {
-  const answer = await c.var.platform.db.call<Record<string, unknown>>("read_head", credentialArguments(c));
-  c.var.countRead(0);
+  const answer = await readHead(c.get("platform"), c.get("credential"));
+  c.get("countRead")(0);
   return c.json(answer);
 }
 
@@ -97,6 +83,11 @@ export async function replay(c: AppContext): Promise<Response> {
     toJson: showChunk,
     after: `],"count":${run.count},"has_more":${run.hasMore}}`,
   });
+}
+
+/** Place of the first chunk whose hash is not that of its bytes, or -1. */
+function findMismatch(chunks: readonly Chunk[]): number {
+  return chunks.findIndex(({ block, blockHash }) => !equalBytes(sha256(block), blockHash));
 }
 
 async function refuseContradictions(c: AppContext, arranged: readonly Chunk[]): Promise<void> {
