@@ -5,11 +5,11 @@ import fc from "npm:fast-check@4.10.2";
 import {
   carriesToken,
   escapeHtml,
-  invitationLink,
   invitationToken,
   MAIL_KINDS,
   type MailFacts,
   renderMail,
+  tokenLink,
 } from "../../supabase/functions/_shared/domain/mail.ts";
 
 const TOKEN = invitationToken(new Uint8Array(32).fill(255));
@@ -21,10 +21,10 @@ const FACTS = {
   expires_at: "2026-11-27T12:34:56.789Z",
   seat_count: 6,
 };
-const LINK = invitationLink("https://app.example.com/x", TOKEN);
+const LINK = tokenLink("team_invitation", "https://app.example.com/x", TOKEN);
 
 /** The mails that are about a team; they name it. */
-const TEAM_KINDS = MAIL_KINDS.filter((kind) => kind !== "webhook_disabled");
+const TEAM_KINDS = MAIL_KINDS.filter((kind) => kind !== "webhook_disabled" && !kind.startsWith("vault_"));
 
 /** Tags that a template makes by itself. */
 const OWN_TAGS = /<(?:!doctype html|html lang="en"|\/?(?:html|body|p|code|a)|a href="[^"<>]*")>/g;

@@ -6,6 +6,7 @@
 
 import type { Hono } from "hono";
 import { createApp } from "../../supabase/functions/v2-agent-state/app.ts";
+import { createApp as createVault } from "../../supabase/functions/vault/app.ts";
 import type { AppEnv } from "../../supabase/functions/_shared/context.ts";
 import { readSettings, type Settings } from "../../supabase/functions/_shared/env.ts";
 import type {
@@ -62,6 +63,8 @@ export interface Overrides {
   payments?: PaymentProvider;
   hooks?: WebhookSender;
   providers?: ProviderDirectory;
+  /** The vault's clock. */
+  now?: () => Date;
   settings?: Partial<Settings>;
   /** Whether rows are broken on purpose: answers are not held against the reference then. */
   tampered?: boolean;
@@ -82,8 +85,10 @@ export interface World {
   /** Mails that the service sent. */
   mails: Mail[];
   request(method: string, path: string, options?: RequestOptions): Promise<Answer>;
+  /** Asks the vault interface. */
+  requestVault(method: string, path: string, options?: RequestOptions): Promise<Answer>;
   /** The same service with some parts replaced. */
-  with(overrides: Overrides): Pick<World, "request" | "platform">;
+  with(overrides: Overrides): Pick<World, "request" | "requestVault" | "platform">;
   close(): Promise<void>;
 }
 
@@ -164,6 +169,7 @@ async function openWorld(backend: Backend): Promise<World> {
     logs,
     mails,
     request: sender(createApp(platform, settings), () => world.tampered),
+    requestVault: sender(createVault(platform, settings), () => world.tampered),
     with(overrides) {
       const blobs = { ...platform.blobs, ...overrides.blobs };
       const other = {
@@ -176,9 +182,15 @@ async function openWorld(backend: Backend): Promise<World> {
         payments: overrides.payments ?? platform.payments,
         hooks: overrides.hooks ?? platform.hooks,
         providers: overrides.providers ?? platform.providers,
+        now: overrides.now ?? platform.now,
       };
-      const app = createApp(other, { ...settings, ...overrides.settings });
-      return { request: sender(app, () => overrides.tampered ?? world.tampered), platform: other };
+      const all = { ...settings, ...overrides.settings };
+      const tampered = () => overrides.tampered ?? world.tampered;
+      return {
+        request: sender(createApp(other, all), tampered),
+        requestVault: sender(createVault(other, all), tampered),
+        platform: other,
+      };
     },
     async close() {
       while (work.size > 0) await Promise.allSettled(work);

@@ -4,7 +4,7 @@ import { sha256 } from "../domain/bytes.ts";
 import { MailError } from "../domain/mail_error.ts";
 import { ApiError } from "../errors.ts";
 import type { Mail, Platform } from "../platform/mod.ts";
-import { carriesToken, invitationLink, invitationToken, type MailFacts, renderMail } from "../domain/mail.ts";
+import { carriesToken, invitationToken, type MailFacts, renderMail, tokenLink } from "../domain/mail.ts";
 import { runSoon } from "./run_soon.ts";
 
 /** Far longer than one mail takes, so that nobody else sends it meanwhile. */
@@ -112,12 +112,12 @@ async function prepare(
 
   // Made anew for each attempt and kept nowhere: only its hash is stored, and replaces that of the attempt before.
   const token = invitationToken(crypto.getRandomValues(new Uint8Array(32)));
-  const invitation = await platform.db.call<{ expires_at: string } | null>("mint_invitation_token", {
+  const invitation = await platform.db.call<{ expires_at: string | null } | null>("mint_invitation_token", {
     p_invitation_id: subject_id,
     p_token_hash: sha256(token),
   });
   if (invitation === null) return undefined;
-  const link = settings.appUrl === undefined ? undefined : invitationLink(settings.appUrl, token);
+  const link = settings.appUrl === undefined ? undefined : tokenLink(kind, settings.appUrl, token);
   const message = render(kind, { ...facts, token, link, expires_at: invitation.expires_at });
   // Another text needs another key: the provider would take it for the mail that it had before.
   return { to: recipient, ...message, idempotencyKey: `${id}-${attempt}` };

@@ -4,7 +4,7 @@ import { z } from "zod";
 import type { AppContext } from "../../_shared/context.ts";
 import { sha256 } from "../../_shared/domain/bytes.ts";
 import { maskKey, mintLiveKey } from "../../_shared/domain/credential.ts";
-import { ApiError } from "../../_shared/errors.ts";
+import { limitTries } from "../../_shared/middleware/limit_tries.ts";
 import { parse, parseBody } from "../../_shared/middleware/parse.ts";
 import { sessionArguments } from "../../_shared/middleware/require_session.ts";
 import { email, id, memberId, name, role, text } from "../../_shared/middleware/shapes.ts";
@@ -19,7 +19,6 @@ export const GUARDIAN = z.object({ guardian_email: email });
 export const SUBKEY = z.object({ name, bound_member_id: memberId.nullish() });
 export const SUBKEY_ID = z.object({ key_id: id("api_key_not_found") });
 export const TOKEN = z.object({ token: text(LABEL_LENGTH_MAX) });
-const HOUR_SECONDS = 3_600;
 
 type Json = Record<string, unknown>;
 
@@ -63,7 +62,7 @@ export async function inviteGuardian(c: AppContext): Promise<Response> {
  */
 export async function acceptInvitation(c: AppContext): Promise<Response> {
   const { token } = await parseBody(c, TOKEN);
-  await limitTries(c);
+  await limitTries(c, "invitation", ACCEPT_TRIES_MAX);
   const args = { p_token_hash: sha256(token) };
   const { db } = c.var.platform;
   return c.json(
@@ -74,27 +73,6 @@ export async function acceptInvitation(c: AppContext): Promise<Response> {
         ...args,
       }),
   );
-}
-
-/** Counts by person, or by network address for those who are not signed in. */
-async function limitTries(c: AppContext): Promise<void> {
-  const address = c.req.header("x-forwarded-for")?.split(",")[0]?.trim() ?? "";
-  const who = c.var.session === undefined ? `address ${address}` : `subject ${c.var.session.subject}`;
-  const answer = await c.var.platform.db.call<
-    { allowed: boolean; retry_after_seconds: number }
-  >(
-    "hit_rate_limit",
-    {
-      p_bucket: sha256(`invitation ${who}`),
-      p_limit: ACCEPT_TRIES_MAX,
-      p_window_seconds: HOUR_SECONDS,
-    },
-  );
-  if (!answer.allowed) {
-    throw new ApiError("rate_limited", {
-      retry_after_seconds: answer.retry_after_seconds,
-    });
-  }
 }
 
 /** POST /teams/:id/subkeys: 201 with the new key; `raw_secret` is in this answer and nowhere else. */
