@@ -5,7 +5,7 @@
 
 alter table app.api_keys
   add column scopes text[]
-    check (cardinality(scopes) > 0 and scopes <@ array['vault:check_in'] and team_id is null);
+    check (scopes is null or (cardinality(scopes) > 0 and scopes <@ array['vault:check_in'] and team_id is null));
 
 -- app.find_principal: as before; a key with scopes acts as nobody here ----------------------------------------
 create or replace function app.find_principal(
