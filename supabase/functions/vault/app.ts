@@ -52,10 +52,11 @@ import { requireLivingOwner, requireOwner } from "./middleware/require_owner.ts"
 export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> {
   const app = createFrame(platform, settings, (request) => stripPrefixes(rawPath(request.url), PREFIXES));
   const small = limitBody(BODY_BYTES_MAX);
-  app.use(deliverNews(() => {
+  const telling = deliverNews(() => {
     deliverMailSoon(platform, settings);
     deliverWebhooksSoon(platform, settings);
-  }));
+  });
+  for (const path of ["/api/*", "/release/dispatch"]) app.use(path, telling);
 
   app.get("/health", health);
   app.get("/openapi.json", readVaultOpenApi);
