@@ -4,10 +4,9 @@ import assert from "node:assert/strict";
 import fc from "npm:fast-check@4.10.2";
 import { dispatchVaults } from "../../supabase/functions/vault/flows/dispatch_vaults.ts";
 import { type Answer, onOneBackend, type World } from "../support/harness.ts";
+import { apply, evaluate } from "../support/vault_model.ts";
 import {
   type Action,
-  apply,
-  evaluate,
   GUARDIANS,
   HEIRS,
   isHeir,
@@ -16,7 +15,7 @@ import {
   pass,
   QUORUM,
   type VaultModel,
-} from "../support/vault_model.ts";
+} from "../support/vault_model_state.ts";
 import {
   addAsset,
   ask,

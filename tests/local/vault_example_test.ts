@@ -27,7 +27,7 @@ for (const [preset, shares, threshold] of [["standard", 3, 2], ["enhanced", 5, 3
       const unwrapped = await Promise.all(some.map((i) => people[i]!.unwrap(wrapped[i]!)));
       const opening = openAsset(await combineShares(unwrapped), sealed);
       if (some.length >= threshold) assert.deepEqual(await opening, TEXT, some.join());
-      else await assert.rejects(opening, undefined, some.join());
+      else await assert.rejects(opening, Error, some.join());
     }
     await assert.rejects(people[0]!.unwrap(wrapped[1]!), "a share is for one person alone");
   });

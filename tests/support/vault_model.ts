@@ -1,114 +1,25 @@
 /** A vault as it must be: the machine of docs/vault.md in plain code, for `vault_model_test.ts`. Times in hours. */
 
-/** Somebody by number: heirs first, then guardians. */
-export type Who = number;
+import {
+  type Action,
+  canRelease,
+  type Change,
+  type Claim,
+  type Expected,
+  hasHeir,
+  isHeir,
+  isMissing,
+  openClaim,
+  QUORUM,
+  type VaultModel,
+  type Who,
+} from "./vault_model_state.ts";
 
-export const HEIRS = 2;
-export const GUARDIANS = 3;
-export const QUORUM = 2;
-const THRESHOLD = 2;
 const INTERVAL = 30 * 24;
 const GRACE = 7 * 24;
 const MANUAL_WINDOW = 24;
 const CLAIM_WINDOW = 14 * 24;
 const CLAIM_LIFE = 14 * 24;
-
-export type Action =
-  | { kind: "look" }
-  | { kind: "dispatch" }
-  | { kind: "checkIn"; alive: boolean }
-  | { kind: "veto"; alive: boolean }
-  | { kind: "release"; alive: boolean }
-  | { kind: "window"; hours: number; alive: boolean }
-  | { kind: "claim"; by: Who }
-  | { kind: "vote"; by: Who; vote: "concur" | "reject" }
-  | { kind: "withdraw"; by: Who }
-  | { kind: "decline"; by: Who }
-  | { kind: "removeHeir"; heir: Who }
-  | { kind: "pickUp"; by: Who };
-
-/** What is to be answered: the status, and the code of a refusal. */
-export interface Expected {
-  status: number;
-  error?: string;
-}
-
-interface Claim {
-  number: number;
-  by: Who;
-  votes: Map<Who, "concur" | "reject">;
-  state: "gathering_votes" | "approved" | "contested" | "expired" | "withdrawn";
-  expiresAt: number;
-}
-
-interface Change {
-  executesAt: number;
-  requestedAt: number;
-  proven: boolean;
-  /** The window that it sets, or the heir that it removes. */
-  window?: number;
-  heir?: Who;
-}
-
-/** Everything that decides what happens next. */
-export interface VaultModel {
-  now: number;
-  state: "active" | "releasing" | "released";
-  lastCheckIn: number;
-  reminders: number;
-  remindedAt: number | null;
-  trigger: "dead_man_switch" | "manual" | "guardian_claim" | null;
-  releaseAt: number | null;
-  blocked: boolean;
-  pickedUp: boolean;
-  window: number;
-  people: { isIn: boolean; hasShare: boolean; cooldownDays: number; cooldownUntil: number }[];
-  claims: Claim[];
-  /** Number of the claim that brought the release about. */
-  claimNumber: number | null;
-  changes: Change[];
-}
-
-/** A vault whose switch was armed at hour 0: both heirs and all guardians are in, three hold a share. */
-export function newModel(): VaultModel {
-  return {
-    now: 0,
-    state: "active",
-    lastCheckIn: 0,
-    reminders: 0,
-    remindedAt: null,
-    trigger: null,
-    releaseAt: null,
-    blocked: false,
-    pickedUp: false,
-    window: 7 * 24,
-    people: Array.from({ length: HEIRS + GUARDIANS }, (_, i) => ({
-      isIn: true,
-      hasShare: [0, HEIRS, HEIRS + 1].includes(i),
-      cooldownDays: 7,
-      cooldownUntil: 0,
-    })),
-    claims: [],
-    claimNumber: null,
-    changes: [],
-  };
-}
-
-/** Lets time pass without anybody looking. */
-export function pass(model: VaultModel, hours: number): void {
-  model.now += hours;
-}
-
-export function isHeir(who: Who): boolean {
-  return who < HEIRS;
-}
-
-/** The claim that takes votes, or that brought the running release about. */
-export function openClaim(model: VaultModel): Claim | undefined {
-  return model.claims.findLast((claim) =>
-    claim.state === "gathering_votes" || claim.number === model.claimNumber
-  );
-}
 
 /** Does the action: changes the model where the service must, and returns what it must answer. */
 export function apply(model: VaultModel, action: Action): Expected {
@@ -352,18 +263,4 @@ function endClaim(model: VaultModel, about: Claim, state: Claim["state"]): void 
   const maker = model.people[about.by]!;
   maker.cooldownUntil = model.now + 24 * maker.cooldownDays;
   if (state === "contested") maker.cooldownDays = Math.min(maker.cooldownDays * 2, 365);
-}
-
-function isMissing(model: VaultModel, who: Who): Expected | undefined {
-  return model.people[who]!.isIn ? undefined : { status: 404, error: "invitation_not_found" };
-}
-
-function hasHeir({ people }: VaultModel): boolean {
-  return people.some(({ isIn }, i) => isIn && isHeir(i));
-}
-
-/** The asset's key is wrapped for both heirs, so without any share a confirmed heir is enough. */
-function canRelease(model: VaultModel): boolean {
-  const shares = model.people.filter(({ hasShare }) => hasShare).length;
-  return hasHeir(model) && (shares === 0 || shares >= THRESHOLD);
 }
