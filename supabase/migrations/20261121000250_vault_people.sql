@@ -12,6 +12,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_caller app.vault_caller := app.find_vault_caller(p_key_hash, p_subject, p_email, null);
@@ -40,6 +41,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_caller app.vault_caller := app.find_vault_caller(p_key_hash, p_subject, p_email, null);
@@ -65,6 +67,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 begin
   perform app.enter_vault(p_vault_id, p_key_hash, p_subject, p_email, p_now);
@@ -113,6 +116,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_visit app.vault_visit := app.enter_vault(
@@ -202,6 +206,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_visit app.vault_visit := app.enter_vault(
@@ -231,6 +236,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_visit app.vault_visit := app.enter_vault(
@@ -305,6 +311,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_visit app.vault_visit := app.enter_vault(p_vault_id, p_key_hash, p_subject, p_email, p_now, array['active']);

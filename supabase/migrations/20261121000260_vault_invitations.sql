@@ -8,6 +8,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_expires_at timestamptz;
@@ -19,7 +20,7 @@ begin
   if found then
     return jsonb_build_object('expires_at', app.iso(v_expires_at));
   end if;
-  select * into v_person from app.vault_people where id = p_invitation_id and ended_at is null for key share;
+  select * into v_person from app.vault_people where id = p_invitation_id and ended_at is null for share;
   if not found then
     return null;
   end if;
@@ -59,6 +60,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 begin
   return app.show_guest(app.enter_by_token(null, p_token_hash, p_now));
@@ -75,6 +77,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_guest app.vault_guest := app.enter_by_token(null, p_token_hash, p_now);
@@ -112,6 +115,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_guest app.vault_guest := app.enter_by_token(null, p_token_hash, p_now);

@@ -52,6 +52,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_guest app.vault_guest := app.enter_guardian(p_vault_id, p_token_hash, p_now);
@@ -129,6 +130,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_guest app.vault_guest := app.enter_guardian(p_vault_id, p_token_hash, p_now);
@@ -166,6 +168,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_guest app.vault_guest := app.enter_guardian(p_vault_id, p_token_hash, p_now);

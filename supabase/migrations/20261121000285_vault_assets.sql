@@ -32,6 +32,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_visit app.vault_visit := app.enter_vault(
@@ -86,6 +87,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_visit app.vault_visit := app.enter_vault(
@@ -114,6 +116,7 @@ returns table (asset jsonb, ciphertext bytea)
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_asset app.vault_assets;
@@ -135,6 +138,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_visit app.vault_visit := app.enter_vault(p_vault_id, p_key_hash, p_subject, p_email, p_now, array['active']);
@@ -193,6 +197,7 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_guest app.vault_guest := app.enter_heir(p_vault_id, p_token_hash, p_now);
@@ -224,6 +229,7 @@ returns table (asset jsonb, ciphertext bytea)
 language plpgsql
 security definer
 set search_path = ''
+set lock_timeout = '5s'
 as $$
 declare
   v_guest app.vault_guest := app.enter_heir(p_vault_id, p_token_hash, p_now);
