@@ -128,11 +128,6 @@ const VAULT_ROUTES = [
   "POST /api/vault/:id/pick-up",
   "POST /api/vault/:id/pick-up/:asset_id",
   "POST /release/dispatch",
-  // 9 Removed with version 1
-  "POST /api/vault/:id/lock",
-  "POST /api/vault/:id/unlock",
-  "POST /api/vault/:id/release/contest",
-  "GET /api/verify/:hash",
 ];
 
 const HANDLER_LINES_MAX = 30;

@@ -29,7 +29,7 @@ import { openProviders } from "../../supabase/functions/_shared/platform/provide
 import { openWebhookSender } from "../../supabase/functions/_shared/platform/webhook_sender.ts";
 import { createSessionVerifier } from "../../supabase/functions/_shared/platform/session_verifier.ts";
 import { assertInvariants } from "./invariants.ts";
-import { AGENT_STATE_BOOK, noteSeen } from "./books.ts";
+import { AGENT_STATE_BOOK, noteSeen, VAULT_BOOK } from "./books.ts";
 import { cloneDatabase } from "./database.ts";
 import { startIssuer, type TestIssuer } from "./issuer.ts";
 import { openSupabaseStandIn } from "./supabase_stand_in.ts";
@@ -169,7 +169,7 @@ async function openWorld(backend: Backend): Promise<World> {
     logs,
     mails,
     request: sender(createApp(platform, settings), () => world.tampered),
-    requestVault: sender(createVault(platform, settings), () => world.tampered),
+    requestVault: sender(createVault(platform, settings), () => world.tampered, VAULT_BOOK),
     with(overrides) {
       const blobs = { ...platform.blobs, ...overrides.blobs };
       const other = {
@@ -188,7 +188,7 @@ async function openWorld(backend: Backend): Promise<World> {
       const tampered = () => overrides.tampered ?? world.tampered;
       return {
         request: sender(createApp(other, all), tampered),
-        requestVault: sender(createVault(other, all), tampered),
+        requestVault: sender(createVault(other, all), tampered, VAULT_BOOK),
         platform: other,
       };
     },
@@ -230,7 +230,7 @@ async function openDirect(clone: Clone, log: (record: LogRecord) => void) {
 }
 
 /** Sends requests, and holds the answers against the reference: unless rows were broken on purpose. */
-function sender(app: Hono<AppEnv>, isTampered: () => boolean): World["request"] {
+function sender(app: Hono<AppEnv>, isTampered: () => boolean, book = AGENT_STATE_BOOK): World["request"] {
   return async function request(method, path, { token, body, headers = {} } = {}) {
     const sent = body === undefined || typeof body === "string" || body instanceof Uint8Array
       ? body
@@ -242,8 +242,8 @@ function sender(app: Hono<AppEnv>, isTampered: () => boolean): World["request"] 
     });
     const text = await response.text();
     const answer = { status: response.status, text, body: parseJson(text), headers: response.headers };
-    const operation = AGENT_STATE_BOOK.find(method, path);
-    if (operation !== undefined && !isTampered()) AGENT_STATE_BOOK.check(operation, answer);
+    const operation = book.find(method, path);
+    if (operation !== undefined && !isTampered()) book.check(operation, answer);
     return answer;
   };
 }

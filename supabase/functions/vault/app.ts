@@ -106,13 +106,13 @@ export function createApp(platform: Platform, settings: Settings): Hono<AppEnv> 
   app.post("/release/dispatch", requireCronSecret, dispatchReleases);
 
   // Gone with version 1
-  app.post("/api/vault/:id/lock", endpointRemoved);
-  app.post("/api/vault/:id/unlock", endpointRemoved);
+  for (const part of ["lock", "unlock", "release/contest"]) {
+    app.all(`/api/vault/:id/${part}`, endpointRemoved);
+  }
   for (const part of ["protection", "succession", "verification", "certificate"]) {
     app.all(`/api/vault/:id/${part}/*`, endpointRemoved);
   }
-  app.post("/api/vault/:id/release/contest", endpointRemoved);
-  app.get("/api/verify/:hash", endpointRemoved);
+  app.all("/api/verify/:hash", endpointRemoved);
 
   return app;
 }

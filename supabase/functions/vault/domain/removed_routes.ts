@@ -1,20 +1,31 @@
 /** Routes of version 1 that are gone, and what does their work now. Spec section 9. */
 
-/** What stands where the vault's id was. */
-type Replace = (vault: string) => string;
+/** One route, or everything below one. */
+interface Removed {
+  /** The only method that it had; without one, all were its. */
+  method?: string;
+  /** Method and what follows the vault's id in the route that does its work; absent where none does. */
+  replacement?: readonly [method: string, path: string];
+}
 
-/** From the part of the path after the vault's id to its replacement; null where there is none. */
-const REPLACEMENTS: Record<string, Replace | null> = {
-  "unlock": (vault) => `POST ${vault}/release`,
-  "protection": (vault) => `POST ${vault}/release/config`,
-  "succession": (vault) => `POST ${vault}/heir`,
-  "verification": (vault) => `POST ${vault}/check-in`,
-  "certificate": (vault) => `GET ${vault}/audit/export`,
-  "release": (vault) => `POST ${vault}/release/veto`,
+/** By what follows the vault's id. */
+const REMOVED: Record<string, Removed> = {
+  "lock": { method: "POST" },
+  "unlock": { method: "POST", replacement: ["POST", "/release"] },
+  "protection": { replacement: ["POST", "/release/config"] },
+  "succession": { replacement: ["POST", "/heir"] },
+  "verification": { replacement: ["POST", "/check-in"] },
+  "certificate": { replacement: ["GET", "/audit/export"] },
+  "release/contest": { method: "POST", replacement: ["POST", "/release/veto"] },
 };
+const VERIFY: Removed = { method: "GET" };
 
-/** The route that replaces a removed one, as method and path; null where there is none. */
-export function findReplacement(path: string): string | null {
-  const [, vault, part] = /^(\/api\/vault\/[^/]+)\/([^/]+)/.exec(path) ?? [];
-  return part === undefined ? null : REPLACEMENTS[part]?.(vault!) ?? null;
+/** What a request for a removed route is told; undefined where there never was one. */
+export function findRemoved(method: string, path: string): { replacement?: string } | undefined {
+  const [, vault, part] = /^(\/api\/vault\/[^/]+)\/(release\/contest|[^/]+)/.exec(path) ?? [];
+  const removed = path.startsWith("/api/verify/") ? VERIFY : REMOVED[part ?? ""];
+  if (removed === undefined || (removed.method ?? method) !== method) return undefined;
+  if (removed.replacement === undefined) return {};
+  const [by, rest] = removed.replacement;
+  return { replacement: `${by} ${vault}${rest}` };
 }

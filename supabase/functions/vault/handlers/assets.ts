@@ -11,13 +11,13 @@ import { vaultArguments } from "../middleware/vault_arguments.ts";
 const wrappedKeys = z.array(z.object({ heir_id: z.uuid().toLowerCase(), wrapped_key: wrappedKey }))
   .max(HEIRS_MAX)
   .refine((keys) => new Set(keys.map((key) => key.heir_id)).size === keys.length);
-const NEW_ASSET = z.object({
+export const NEW_ASSET = z.object({
   name,
   ciphertext_b64: base64(ASSET_BYTES_MAX, "ciphertext_too_large"),
   wrapped_keys: wrappedKeys.default([]),
 });
-const KEYS = z.object({ wrapped_keys: wrappedKeys.min(1) });
-const ASSET = z.object({ asset_id: id("asset_not_found") });
+export const KEYS = z.object({ wrapped_keys: wrappedKeys.min(1) });
+export const ASSET = z.object({ asset_id: id("asset_not_found") });
 
 type Json = Record<string, unknown>;
 

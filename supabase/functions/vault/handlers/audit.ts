@@ -10,10 +10,10 @@ import { streamJson } from "../../_shared/middleware/stream_json.ts";
 import { AUDIT_LIMIT_DEFAULT, AUDIT_LIMIT_MAX } from "../domain/limits.ts";
 import { vaultArguments } from "../middleware/vault_arguments.ts";
 
-const PAGE = z.object({
+export const PAGE = z.object({
   limit: digits().refine((limit) => limit >= 1 && limit <= AUDIT_LIMIT_MAX).optional(),
 });
-const PERIOD = z.object({ from: instant.optional(), to: instant.optional() });
+export const PERIOD = z.object({ from: instant.optional(), to: instant.optional() });
 
 /** GET /api/vault/:id/audit: 200 `{vault_id, entries}`, newest first. */
 export async function listVaultAudit(c: AppContext): Promise<Response> {

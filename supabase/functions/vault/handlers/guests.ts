@@ -8,12 +8,12 @@ import { type AssetRow, showAsset } from "../domain/asset.ts";
 import { LABEL_LENGTH_MAX, REASON_LENGTH_MAX } from "../domain/limits.ts";
 import { guestArguments, tokenArguments } from "../middleware/vault_arguments.ts";
 
-const TOKEN = z.object({ token: text(LABEL_LENGTH_MAX) });
-const ACCEPTANCE = TOKEN.extend({ public_key: pem.nullish() });
-const CLAIM = TOKEN.extend({ reason: freeText(REASON_LENGTH_MAX).min(1).nullish() });
-const VOTE = TOKEN.extend({ vote: z.enum(["concur", "reject"]) });
-const CLAIM_ID = z.object({ claim_id: id("claim_not_found") });
-const ASSET_ID = z.object({ asset_id: id("asset_not_found") });
+export const TOKEN = z.object({ token: text(LABEL_LENGTH_MAX) });
+export const ACCEPTANCE = TOKEN.extend({ public_key: pem.nullish() });
+export const CLAIM = TOKEN.extend({ reason: freeText(REASON_LENGTH_MAX).min(1).nullish() });
+export const VOTE = TOKEN.extend({ vote: z.enum(["concur", "reject"]) });
+export const CLAIM_ID = z.object({ claim_id: id("claim_not_found") });
+export const ASSET_ID = z.object({ asset_id: id("asset_not_found") });
 
 type Json = Record<string, unknown>;
 

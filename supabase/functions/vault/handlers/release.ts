@@ -19,7 +19,7 @@ import { vaultArguments } from "../middleware/vault_arguments.ts";
 
 const window = z.int().min(WINDOW_HOURS_MIN).max(WINDOW_HOURS_MAX).optional();
 /** What each trigger can be told; a name that it does not know is refused, not ignored. */
-const CONFIG = z.discriminatedUnion("trigger", [
+export const CONFIG = z.discriminatedUnion("trigger", [
   z.object({
     trigger: z.literal("dead_man_switch"),
     config: z.strictObject({
@@ -50,13 +50,13 @@ interface AnyConfig {
   veto_window_hours?: number;
   quorum?: number;
 }
-const REARMING = z.object({
+export const REARMING = z.object({
   key_epoch: z.int().min(1),
   wrapped_shares: z.array(z.object({ person_id: z.uuid().toLowerCase(), wrapped_share: wrappedKey }))
     .max(HEIRS_MAX)
     .refine((shares) => new Set(shares.map((share) => share.person_id)).size === shares.length),
 });
-const CHANGE = z.object({ change_id: id("change_not_found") });
+export const CHANGE = z.object({ change_id: id("change_not_found") });
 
 type Json = Record<string, unknown>;
 

@@ -2,12 +2,11 @@
 
 import type { AppContext } from "../../_shared/context.ts";
 import { ApiError } from "../../_shared/errors.ts";
-import { rawPath, stripPrefixes } from "../../_shared/domain/paths.ts";
-import { findReplacement } from "../domain/removed_routes.ts";
-import { PREFIXES } from "../domain/route_path.ts";
+import { findRemoved } from "../domain/removed_routes.ts";
 
-/** Answers `endpoint_removed`, with `replacement` where there is one. */
+/** Answers `endpoint_removed`, with `replacement` where there is one; another method never was: `route_not_found`. */
 export function endpointRemoved(c: AppContext): never {
-  const replacement = findReplacement(stripPrefixes(rawPath(c.req.url), PREFIXES));
-  throw new ApiError("endpoint_removed", replacement === null ? {} : { replacement });
+  const removed = findRemoved(c.req.method, c.req.path);
+  if (removed === undefined) throw new ApiError("route_not_found");
+  throw new ApiError("endpoint_removed", removed);
 }

@@ -7,16 +7,16 @@ import { email, id, name, pem, text, wrappedKey } from "../../_shared/middleware
 import { WALLET_LENGTH_MAX } from "../domain/limits.ts";
 import { ownerArguments, vaultArguments } from "../middleware/vault_arguments.ts";
 
-const NEW_VAULT = z.object({ name, sss_preset: z.enum(["standard", "enhanced"]).default("standard") });
-const NEW_PERSON = z.object({
+export const NEW_VAULT = z.object({ name, sss_preset: z.enum(["standard", "enhanced"]).default("standard") });
+export const NEW_PERSON = z.object({
   name,
   email,
   walletAddress: text(WALLET_LENGTH_MAX).nullish(),
   public_key: pem.nullish(),
   wrapped_share: wrappedKey.nullish(),
 });
-const PERSON = z.object({ person_id: id("person_not_found") });
-const CONFIRMATION = z.object({ wrapped_share: wrappedKey.nullish() });
+export const PERSON = z.object({ person_id: id("person_not_found") });
+export const CONFIRMATION = z.object({ wrapped_share: wrappedKey.nullish() });
 
 type Json = Record<string, unknown>;
 

@@ -8,7 +8,8 @@ import { parse } from "../../_shared/middleware/parse.ts";
 import { id } from "../../_shared/middleware/shapes.ts";
 import { TOKEN_TRIES_MAX } from "../domain/limits.ts";
 
-const VAULT = z.object({ id: id("vault_not_found") });
+/** A path with a vault's id. */
+export const VAULT = z.object({ id: id("vault_not_found") });
 
 /** The arguments that every function called by an owner has. The platform's clock is the only one that counts. */
 export function ownerArguments(c: AppContext) {
