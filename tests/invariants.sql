@@ -126,6 +126,7 @@ select c.team_id
   from app.sso_configs c
  where (select coalesce(array_agg(d.domain order by d.domain), '{}') from app.sso_domains d where d.team_id = c.team_id)
        <> case when c.enabled then array(select distinct x from unnest(c.domains) x order by x) else '{}' end;
+
 -- vaults: each ledger is dense, linked and unaltered, and ends at its head
 select vault_id, seq
   from (

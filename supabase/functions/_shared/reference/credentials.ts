@@ -24,6 +24,7 @@ export const SCHEMES = {
     type: "http",
     scheme: "bearer",
     description: "`scim_…`, a token of a team's directory, which an admin of the team makes.",
+  },
   vaultKey: {
     type: "apiKey",
     in: "header",
