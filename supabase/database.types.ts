@@ -16,6 +16,42 @@ export type Database = {
         Args: { "p_email": string; "p_subject": string; "p_token_hash": string };
         Returns: Json;
       };
+      "accept_vault_invitation": {
+        Args: { "p_now": string; "p_public_key": string; "p_token_hash": string };
+        Returns: Json;
+      };
+      "add_asset": {
+        Args: {
+          "p_asset_id": string;
+          "p_ciphertext": string;
+          "p_email": string;
+          "p_heir_ids": (string)[];
+          "p_key_hash": string;
+          "p_name": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+          "p_wrapped_keys": (string)[];
+        };
+        Returns: Json;
+      };
+      "add_person": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_name": string;
+          "p_now": string;
+          "p_person_email": string;
+          "p_person_id": string;
+          "p_public_key": string;
+          "p_role": string;
+          "p_subject": string;
+          "p_vault_id": string;
+          "p_wallet_address": string;
+          "p_wrapped_share": string;
+        };
+        Returns: Json;
+      };
       "append_log": {
         Args: {
           "p_block_hashes": (string)[];
@@ -115,6 +151,17 @@ export type Database = {
         };
         Returns: Json;
       };
+      "cancel_change": {
+        Args: {
+          "p_change_id": string;
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
       "change_scim_group": {
         Args: {
           "p_added": (string)[];
@@ -133,6 +180,16 @@ export type Database = {
       };
       "check_credential": {
         Args: { "p_credential_hash": string; "p_credential_kind": string };
+        Returns: Json;
+      };
+      "check_in": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
         Returns: Json;
       };
       "check_scim_token": { Args: { "p_token_hash": string }; Returns: Json };
@@ -166,6 +223,36 @@ export type Database = {
           "subject_id": string;
         }[];
       };
+      "configure_vault": {
+        Args: {
+          "p_change_id": string;
+          "p_email": string;
+          "p_enabled": boolean;
+          "p_grace_days": number;
+          "p_interval_days": number;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_quorum": number;
+          "p_subject": string;
+          "p_trigger": string;
+          "p_vault_id": string;
+          "p_window_hours": number;
+        };
+        Returns: Json;
+      };
+      "confirm_person": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_person_id": string;
+          "p_role": string;
+          "p_subject": string;
+          "p_vault_id": string;
+          "p_wrapped_share": string;
+        };
+        Returns: Json;
+      };
       "confirm_snapshot": { Args: { "p_attempt_id": string }; Returns: Json };
       "create_api_key": {
         Args: {
@@ -173,6 +260,7 @@ export type Database = {
           "p_key_hash": string;
           "p_masked_key": string;
           "p_name": string;
+          "p_scopes"?: (string)[];
           "p_subject": string;
         };
         Returns: Json;
@@ -225,6 +313,18 @@ export type Database = {
         };
         Returns: Json;
       };
+      "create_vault": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_name": string;
+          "p_now": string;
+          "p_sss_preset": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
       "create_webhook": {
         Args: {
           "p_email": string;
@@ -235,6 +335,7 @@ export type Database = {
         };
         Returns: Json;
       };
+      "decline_vault_invitation": { Args: { "p_now": string; "p_token_hash": string }; Returns: Json };
       "delete_scim_group": {
         Args: { "p_change_id": string; "p_group_id": string; "p_token_hash": string; "p_version": number };
         Returns: Json;
@@ -257,6 +358,20 @@ export type Database = {
           "p_subject": string;
           "p_team_id": string;
           "p_to": string;
+        };
+        Returns: Json;
+      };
+      "export_vault_audit": {
+        Args: {
+          "p_after_seq": number;
+          "p_email": string;
+          "p_from": string;
+          "p_key_hash": string;
+          "p_limit": number;
+          "p_now": string;
+          "p_subject": string;
+          "p_to": string;
+          "p_vault_id": string;
         };
         Returns: Json;
       };
@@ -358,6 +473,7 @@ export type Database = {
         Args: { "p_email": string; "p_subject": string; "p_webhook_id": string };
         Returns: Json;
       };
+      "list_due_vaults": { Args: { "p_limit": number; "p_now": string }; Returns: Json };
       "list_lineage": {
         Args: {
           "p_agent_id": string;
@@ -380,9 +496,59 @@ export type Database = {
         Returns: Json;
       };
       "list_teams": { Args: { "p_email": string; "p_subject": string }; Returns: Json };
+      "list_vault_audit": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_limit": number;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
+      "list_vaults": {
+        Args: { "p_email": string; "p_key_hash": string; "p_now": string; "p_subject": string };
+        Returns: Json;
+      };
       "list_webhooks": { Args: { "p_email": string; "p_subject": string }; Returns: Json };
       "mint_invitation_token": { Args: { "p_invitation_id": string; "p_token_hash": string }; Returns: Json };
+      "open_claim": {
+        Args: {
+          "p_claim_id": string;
+          "p_now": string;
+          "p_reason": string;
+          "p_token_hash": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
+      "pick_up_asset": {
+        Args: { "p_asset_id": string; "p_now": string; "p_token_hash": string; "p_vault_id": string };
+        Returns: {
+          "asset": Json;
+          "ciphertext": string;
+        }[];
+      };
+      "pick_up_vault": {
+        Args: { "p_now": string; "p_token_hash": string; "p_vault_id": string };
+        Returns: Json;
+      };
       "ping": { Args: Record<PropertyKey, never>; Returns: Json };
+      "read_asset": {
+        Args: {
+          "p_asset_id": string;
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: {
+          "asset": Json;
+          "ciphertext": string;
+        }[];
+      };
       "read_balance": { Args: { "p_subject": string }; Returns: Json };
       "read_grant": { Args: { "p_email": string; "p_subject": string; "p_team_id": string }; Returns: Json };
       "read_head": { Args: { "p_credential_hash": string; "p_credential_kind": string }; Returns: Json };
@@ -458,6 +624,31 @@ export type Database = {
       };
       "read_subscription": { Args: { "p_email": string; "p_subject": string }; Returns: Json };
       "read_usage": { Args: { "p_email": string; "p_subject": string }; Returns: Json };
+      "read_vault": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
+      "read_vault_invitation": { Args: { "p_now": string; "p_token_hash": string }; Returns: Json };
+      "rearm_vault": {
+        Args: {
+          "p_email": string;
+          "p_key_epoch": number;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_person_ids": (string)[];
+          "p_request_id": string;
+          "p_subject": string;
+          "p_vault_id": string;
+          "p_wrapped_shares": (string)[];
+        };
+        Returns: Json;
+      };
       "record_job_run": { Args: { "p_path": string }; Returns: undefined };
       "record_polar_event": {
         Args: { "p_kind": string; "p_object_id": string; "p_outcome": string; "p_webhook_id": string };
@@ -469,6 +660,41 @@ export type Database = {
           "p_credential_kinds": (string)[];
           "p_device_hashes": (string)[];
           "p_recalls": (number)[];
+        };
+        Returns: Json;
+      };
+      "release_vault": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_request_id": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
+      "remove_asset": {
+        Args: {
+          "p_asset_id": string;
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
+      "remove_person": {
+        Args: {
+          "p_change_id": string;
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_person_id": string;
+          "p_role": string;
+          "p_subject": string;
+          "p_vault_id": string;
         };
         Returns: Json;
       };
@@ -492,6 +718,18 @@ export type Database = {
           "p_subject": string;
           "p_sync_ops": number;
           "p_window_start": string;
+        };
+        Returns: Json;
+      };
+      "resend_invitation": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_person_id": string;
+          "p_role": string;
+          "p_subject": string;
+          "p_vault_id": string;
         };
         Returns: Json;
       };
@@ -548,6 +786,7 @@ export type Database = {
       };
       "set_seat_count": { Args: { "p_polar_subscription_id": string; "p_seats": number }; Returns: Json };
       "settle_snapshots": { Args: { "p_limit": number }; Returns: Json };
+      "settle_vault": { Args: { "p_now": string; "p_vault_id": string }; Returns: Json };
       "test_webhook": {
         Args: { "p_delivery_id": string; "p_email": string; "p_subject": string; "p_webhook_id": string };
         Returns: Json;
@@ -572,6 +811,57 @@ export type Database = {
           "p_prev_hash": string;
           "p_subject": string;
           "p_team_id": string;
+        };
+        Returns: Json;
+      };
+      "verify_vault_audit": {
+        Args: {
+          "p_after_seq": number;
+          "p_email": string;
+          "p_key_hash": string;
+          "p_limit": number;
+          "p_now": string;
+          "p_prev_hash": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
+      "veto_release": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_request_id": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
+      "vote_claim": {
+        Args: {
+          "p_claim_id": string;
+          "p_now": string;
+          "p_token_hash": string;
+          "p_vault_id": string;
+          "p_vote": string;
+        };
+        Returns: Json;
+      };
+      "withdraw_claim": {
+        Args: { "p_claim_id": string; "p_now": string; "p_token_hash": string; "p_vault_id": string };
+        Returns: Json;
+      };
+      "wrap_asset": {
+        Args: {
+          "p_asset_id": string;
+          "p_email": string;
+          "p_heir_ids": (string)[];
+          "p_key_hash": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+          "p_wrapped_keys": (string)[];
         };
         Returns: Json;
       };
