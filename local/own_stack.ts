@@ -4,13 +4,16 @@ import { print, printError } from "./print.ts";
 import { type Stack, startStack } from "./stack.ts";
 
 /** Starts it; it stops when `parts` is disposed. */
-export async function startOwnStack(parts: AsyncDisposableStack): Promise<Stack> {
+export async function startOwnStack(
+  parts: AsyncDisposableStack,
+  env: Record<string, string> = {},
+): Promise<Stack> {
   print("Starting a service of our own …");
   const dataDir = await Deno.makeTempDir({ prefix: "agent-state-demo-" });
   parts.defer(() => Deno.remove(dataDir, { recursive: true }));
   // Root runs Postgres as another user, who must get in.
   await Deno.chmod(dataDir, 0o711);
-  const stack = await startStack({ dataDir, port: 0, quiet: true, say: printError });
+  const stack = await startStack({ dataDir, port: 0, quiet: true, say: printError, env });
   parts.defer(() => stack.stop());
   return stack;
 }

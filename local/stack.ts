@@ -21,6 +21,7 @@ import { startSchedule } from "./schedule.ts";
 import { localCronSecret, localPolarSecret } from "./secrets.ts";
 import { LOCAL_AUDIENCE, LOCAL_ISSUER, openSessionIssuer, type SessionIssuer } from "./session_issuer.ts";
 import { trackWork } from "./work.ts";
+import { openVaultClock } from "./vault_clock.ts";
 
 const DRAIN_MS = 10_000;
 const POOL_SIZE = 8;
@@ -51,6 +52,7 @@ export interface StackOptions {
 export interface Stack {
   /** Origin, without a path. */
   url: string;
+  dataDir: string;
   databaseUrl: string;
   sessions: SessionIssuer;
   platform: Platform;
@@ -83,6 +85,8 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
   parts.defer(() => lock.release());
   await removeStackFile(dataDir);
   requireFreePort(hostname, port);
+  const reachable = !isLoopback(hostname) || options.publicUrl !== undefined;
+  const vaultNow = await openVaultClock(dataDir, env.VAULT_CLOCK_SPEED, reachable);
 
   const databaseUrl = options.databaseUrl ?? await startDatabase(options, dataDir, say, parts);
   const applied = await migrate(databaseUrl);
@@ -114,7 +118,7 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
   const settings = readSettings({
     SESSION_JWKS_URL: `${url}/auth/v1/.well-known/jwks.json`,
     // A receiver beside a stack that is for this machine alone; one that others reach keeps to public addresses.
-    WEBHOOK_ALLOW_PRIVATE: String(isLoopback(hostname) && options.publicUrl === undefined),
+    WEBHOOK_ALLOW_PRIVATE: String(!reachable),
     // Behind a proxy of one's own the proxy says who calls; without one the connection does, and nobody else is asked.
     TRUSTED_PROXIES: options.publicUrl === undefined ? "0" : "1",
     API_URL: `${options.publicUrl ?? url}/functions/v1/v2-agent-state`,
@@ -141,9 +145,10 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
     log,
     background: work.add,
   };
+  const vault: Platform = { ...platform, now: vaultNow };
   ready(createRouter({
     "/functions/v1/v2-agent-state": createApp(platform, settings).fetch,
-    "/functions/v1/vault": createVault(platform, settings).fetch,
+    "/functions/v1/vault": createVault(vault, settings).fetch,
     "/storage/v1/object/public": (request) => serveBlob(request, blobRoot),
     "/auth/v1/.well-known/jwks.json": () => Response.json(sessions.jwks()),
   }));
@@ -162,7 +167,7 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
   const startedAt = new Date().toISOString();
   await writeStackFile(dataDir, { pid: Deno.pid, url, databaseUrl, issuer, audience, startedAt });
   parts.defer(() => removeStackFile(dataDir));
-  return { url, databaseUrl, sessions, platform };
+  return { url, dataDir, databaseUrl, sessions, platform };
 }
 
 async function startDatabase(

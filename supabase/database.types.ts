@@ -16,6 +16,42 @@ export type Database = {
         Args: { "p_email": string; "p_subject": string; "p_token_hash": string };
         Returns: Json;
       };
+      "accept_vault_invitation": {
+        Args: { "p_now": string; "p_public_key": string; "p_token_hash": string };
+        Returns: Json;
+      };
+      "add_asset": {
+        Args: {
+          "p_asset_id": string;
+          "p_ciphertext": string;
+          "p_email": string;
+          "p_heir_ids": (string)[];
+          "p_key_hash": string;
+          "p_name": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+          "p_wrapped_keys": (string)[];
+        };
+        Returns: Json;
+      };
+      "add_person": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_name": string;
+          "p_now": string;
+          "p_person_email": string;
+          "p_person_id": string;
+          "p_public_key": string;
+          "p_role": string;
+          "p_subject": string;
+          "p_vault_id": string;
+          "p_wallet_address": string;
+          "p_wrapped_share": string;
+        };
+        Returns: Json;
+      };
       "append_log": {
         Args: {
           "p_block_hashes": (string)[];
@@ -115,6 +151,17 @@ export type Database = {
         };
         Returns: Json;
       };
+      "cancel_change": {
+        Args: {
+          "p_change_id": string;
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
       "capture_contact": {
         Args: { "p_address_hash": string; "p_email": string; "p_source": string };
         Returns: Json;
@@ -137,6 +184,16 @@ export type Database = {
       };
       "check_credential": {
         Args: { "p_credential_hash": string; "p_credential_kind": string };
+        Returns: Json;
+      };
+      "check_in": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
         Returns: Json;
       };
       "check_scim_token": { Args: { "p_token_hash": string }; Returns: Json };
@@ -170,7 +227,37 @@ export type Database = {
           "subject_id": string;
         }[];
       };
+      "configure_vault": {
+        Args: {
+          "p_change_id": string;
+          "p_email": string;
+          "p_enabled": boolean;
+          "p_grace_days": number;
+          "p_interval_days": number;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_quorum": number;
+          "p_subject": string;
+          "p_trigger": string;
+          "p_vault_id": string;
+          "p_window_hours": number;
+        };
+        Returns: Json;
+      };
       "confirm_contact": { Args: { "p_contact_id": string }; Returns: Json };
+      "confirm_person": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_person_id": string;
+          "p_role": string;
+          "p_subject": string;
+          "p_vault_id": string;
+          "p_wrapped_share": string;
+        };
+        Returns: Json;
+      };
       "confirm_snapshot": { Args: { "p_attempt_id": string }; Returns: Json };
       "count_expired": { Args: { "p_keep_days": number; "p_what": string }; Returns: Json };
       "count_unsettled": { Args: { "p_grace_seconds": number }; Returns: Json };
@@ -180,6 +267,7 @@ export type Database = {
           "p_key_hash": string;
           "p_masked_key": string;
           "p_name": string;
+          "p_scopes"?: (string)[];
           "p_subject": string;
         };
         Returns: Json;
@@ -232,6 +320,18 @@ export type Database = {
         };
         Returns: Json;
       };
+      "create_vault": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_name": string;
+          "p_now": string;
+          "p_sss_preset": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
       "create_webhook": {
         Args: {
           "p_email": string;
@@ -242,6 +342,7 @@ export type Database = {
         };
         Returns: Json;
       };
+      "decline_vault_invitation": { Args: { "p_now": string; "p_token_hash": string }; Returns: Json };
       "delete_scim_group": {
         Args: { "p_change_id": string; "p_group_id": string; "p_token_hash": string; "p_version": number };
         Returns: Json;
@@ -264,6 +365,20 @@ export type Database = {
           "p_subject": string;
           "p_team_id": string;
           "p_to": string;
+        };
+        Returns: Json;
+      };
+      "export_vault_audit": {
+        Args: {
+          "p_after_seq": number;
+          "p_email": string;
+          "p_from": string;
+          "p_key_hash": string;
+          "p_limit": number;
+          "p_now": string;
+          "p_subject": string;
+          "p_to": string;
+          "p_vault_id": string;
         };
         Returns: Json;
       };
@@ -365,6 +480,7 @@ export type Database = {
         Args: { "p_email": string; "p_subject": string; "p_webhook_id": string };
         Returns: Json;
       };
+      "list_due_vaults": { Args: { "p_limit": number; "p_now": string }; Returns: Json };
       "list_lineage": {
         Args: {
           "p_agent_id": string;
@@ -387,13 +503,63 @@ export type Database = {
         Returns: Json;
       };
       "list_teams": { Args: { "p_email": string; "p_subject": string }; Returns: Json };
+      "list_vault_audit": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_limit": number;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
+      "list_vaults": {
+        Args: { "p_email": string; "p_key_hash": string; "p_now": string; "p_subject": string };
+        Returns: Json;
+      };
       "list_webhooks": { Args: { "p_email": string; "p_subject": string }; Returns: Json };
       "mint_invitation_token": { Args: { "p_invitation_id": string; "p_token_hash": string }; Returns: Json };
+      "open_claim": {
+        Args: {
+          "p_claim_id": string;
+          "p_now": string;
+          "p_reason": string;
+          "p_token_hash": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
       "owe_lifecycle_mails": { Args: { "p_limit": number }; Returns: Json };
+      "pick_up_asset": {
+        Args: { "p_asset_id": string; "p_now": string; "p_token_hash": string; "p_vault_id": string };
+        Returns: {
+          "asset": Json;
+          "ciphertext": string;
+        }[];
+      };
+      "pick_up_vault": {
+        Args: { "p_now": string; "p_token_hash": string; "p_vault_id": string };
+        Returns: Json;
+      };
       "ping": { Args: Record<PropertyKey, never>; Returns: Json };
       "purge_expired": {
         Args: { "p_keep_days": number; "p_limit": number; "p_what": string };
         Returns: Json;
+      };
+      "read_asset": {
+        Args: {
+          "p_asset_id": string;
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: {
+          "asset": Json;
+          "ciphertext": string;
+        }[];
       };
       "read_balance": { Args: { "p_subject": string }; Returns: Json };
       "read_grant": { Args: { "p_email": string; "p_subject": string; "p_team_id": string }; Returns: Json };
@@ -470,6 +636,31 @@ export type Database = {
       };
       "read_subscription": { Args: { "p_email": string; "p_subject": string }; Returns: Json };
       "read_usage": { Args: { "p_email": string; "p_subject": string }; Returns: Json };
+      "read_vault": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
+      "read_vault_invitation": { Args: { "p_now": string; "p_token_hash": string }; Returns: Json };
+      "rearm_vault": {
+        Args: {
+          "p_email": string;
+          "p_key_epoch": number;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_person_ids": (string)[];
+          "p_request_id": string;
+          "p_subject": string;
+          "p_vault_id": string;
+          "p_wrapped_shares": (string)[];
+        };
+        Returns: Json;
+      };
       "record_job_run": { Args: { "p_path": string }; Returns: undefined };
       "record_polar_event": {
         Args: { "p_kind": string; "p_object_id": string; "p_outcome": string; "p_webhook_id": string };
@@ -485,6 +676,41 @@ export type Database = {
         Returns: Json;
       };
       "refuse_mail": { Args: { "p_address_hash": string }; Returns: Json };
+      "release_vault": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_request_id": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
+      "remove_asset": {
+        Args: {
+          "p_asset_id": string;
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
+      "remove_person": {
+        Args: {
+          "p_change_id": string;
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_person_id": string;
+          "p_role": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
       "replace_scim_user": {
         Args: {
           "p_change_id": string;
@@ -505,6 +731,18 @@ export type Database = {
           "p_subject": string;
           "p_sync_ops": number;
           "p_window_start": string;
+        };
+        Returns: Json;
+      };
+      "resend_invitation": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_person_id": string;
+          "p_role": string;
+          "p_subject": string;
+          "p_vault_id": string;
         };
         Returns: Json;
       };
@@ -561,6 +799,7 @@ export type Database = {
       };
       "set_seat_count": { Args: { "p_polar_subscription_id": string; "p_seats": number }; Returns: Json };
       "settle_snapshots": { Args: { "p_grace_seconds"?: number; "p_limit": number }; Returns: Json };
+      "settle_vault": { Args: { "p_now": string; "p_vault_id": string }; Returns: Json };
       "test_webhook": {
         Args: { "p_delivery_id": string; "p_email": string; "p_subject": string; "p_webhook_id": string };
         Returns: Json;
@@ -588,7 +827,58 @@ export type Database = {
         };
         Returns: Json;
       };
+      "verify_vault_audit": {
+        Args: {
+          "p_after_seq": number;
+          "p_email": string;
+          "p_key_hash": string;
+          "p_limit": number;
+          "p_now": string;
+          "p_prev_hash": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
+      "veto_release": {
+        Args: {
+          "p_email": string;
+          "p_key_hash": string;
+          "p_now": string;
+          "p_request_id": string;
+          "p_subject": string;
+          "p_vault_id": string;
+        };
+        Returns: Json;
+      };
+      "vote_claim": {
+        Args: {
+          "p_claim_id": string;
+          "p_now": string;
+          "p_token_hash": string;
+          "p_vault_id": string;
+          "p_vote": string;
+        };
+        Returns: Json;
+      };
       "wants_mail": { Args: { "p_address_hash": string }; Returns: Json };
+      "withdraw_claim": {
+        Args: { "p_claim_id": string; "p_now": string; "p_token_hash": string; "p_vault_id": string };
+        Returns: Json;
+      };
+      "wrap_asset": {
+        Args: {
+          "p_asset_id": string;
+          "p_email": string;
+          "p_heir_ids": (string)[];
+          "p_key_hash": string;
+          "p_now": string;
+          "p_subject": string;
+          "p_vault_id": string;
+          "p_wrapped_keys": (string)[];
+        };
+        Returns: Json;
+      };
       "write_memory": {
         Args: {
           "p_agent_key": string;

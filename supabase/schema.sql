@@ -38,6 +38,22 @@ create type app.team_actor as (
   role text
 );
 
+create type app.vault_caller as (
+  account_id uuid,
+  actor text,
+  proof text
+);
+
+create type app.vault_guest as (
+  person app.vault_people,
+  vault app.vaults
+);
+
+create type app.vault_visit as (
+  caller app.vault_caller,
+  vault app.vaults
+);
+
 -- Tables ----------------------------------------------------------------------------------------------------
 
 create table app.accounts (
@@ -83,10 +99,12 @@ create table app.api_keys (
   revoked_at timestamp with time zone,
   last_used_at timestamp with time zone,
   team_id uuid,
+  scopes text[],
   constraint api_keys_pkey PRIMARY KEY (id),
   constraint api_keys_key_hash_key UNIQUE (key_hash),
   constraint api_keys_account_id_fkey FOREIGN KEY (account_id) REFERENCES app.accounts(id) ON DELETE SET NULL,
   constraint api_keys_team_id_fkey FOREIGN KEY (team_id) REFERENCES app.teams(id) ON DELETE CASCADE,
+  constraint api_keys_check CHECK (((scopes IS NULL) OR ((cardinality(scopes) > 0) AND (scopes <@ ARRAY['vault:check_in'::text]) AND (team_id IS NULL)))),
   constraint api_keys_key_hash_check CHECK ((octet_length(key_hash) = 32)),
   constraint api_keys_name_check CHECK (((char_length(name) >= 1) AND (char_length(name) <= 128)))
 );
@@ -665,6 +683,206 @@ create table app.usage_cycles (
 ) with (fillfactor=50);
 alter table app.usage_cycles enable row level security;
 
+create table app.vault_asset_keys (
+  asset_id uuid not null,
+  person_id uuid not null,
+  wrapped_key text not null,
+  constraint vault_asset_keys_pkey PRIMARY KEY (asset_id, person_id),
+  constraint vault_asset_keys_asset_id_fkey FOREIGN KEY (asset_id) REFERENCES app.vault_assets(id) ON DELETE CASCADE,
+  constraint vault_asset_keys_person_id_fkey FOREIGN KEY (person_id) REFERENCES app.vault_people(id) ON DELETE CASCADE
+);
+alter table app.vault_asset_keys enable row level security;
+
+create table app.vault_assets (
+  id uuid not null,
+  vault_id uuid not null,
+  name text not null,
+  ciphertext bytea not null,
+  key_epoch integer not null,
+  created_at timestamp with time zone not null,
+  constraint vault_assets_pkey PRIMARY KEY (id),
+  constraint vault_assets_vault_id_fkey FOREIGN KEY (vault_id) REFERENCES app.vaults(id) ON DELETE CASCADE,
+  constraint vault_assets_ciphertext_check CHECK (((octet_length(ciphertext) >= 1) AND (octet_length(ciphertext) <= 262144))),
+  constraint vault_assets_name_check CHECK (((char_length(name) >= 1) AND (char_length(name) <= 128)))
+);
+alter table app.vault_assets enable row level security;
+alter table app.vault_assets alter column ciphertext set storage external;
+
+create table app.vault_audit_entries (
+  vault_id uuid not null,
+  seq bigint not null,
+  id uuid not null,
+  actor text not null,
+  action text not null,
+  resource_type text not null,
+  resource_id text not null,
+  metadata jsonb not null,
+  prev_hash bytea not null,
+  entry_hash bytea not null,
+  created_at timestamp with time zone not null,
+  constraint vault_audit_entries_pkey PRIMARY KEY (vault_id, seq),
+  constraint vault_audit_entries_id_key UNIQUE (id),
+  constraint vault_audit_entries_vault_id_prev_hash_key UNIQUE (vault_id, prev_hash),
+  constraint vault_audit_entries_vault_id_fkey FOREIGN KEY (vault_id) REFERENCES app.vaults(id) ON DELETE CASCADE,
+  constraint vault_audit_entries_created_at_check CHECK ((created_at = date_trunc('milliseconds'::text, created_at))),
+  constraint vault_audit_entries_entry_hash_check CHECK ((octet_length(entry_hash) = 32)),
+  constraint vault_audit_entries_metadata_check CHECK (app.is_audit_metadata(metadata)),
+  constraint vault_audit_entries_prev_hash_check CHECK ((octet_length(prev_hash) = 32)),
+  constraint vault_audit_entries_seq_check CHECK ((seq >= 0))
+);
+alter table app.vault_audit_entries enable row level security;
+
+create table app.vault_changes (
+  id uuid not null,
+  vault_id uuid not null,
+  kind text not null,
+  person_id uuid,
+  trigger text,
+  enabled boolean,
+  interval_days integer,
+  grace_days integer,
+  window_hours integer,
+  quorum integer,
+  proven boolean not null,
+  state text not null default 'pending'::text,
+  requested_at timestamp with time zone not null,
+  executes_at timestamp with time zone not null,
+  constraint vault_changes_pkey PRIMARY KEY (id),
+  constraint vault_changes_person_id_fkey FOREIGN KEY (person_id) REFERENCES app.vault_people(id) ON DELETE CASCADE,
+  constraint vault_changes_vault_id_fkey FOREIGN KEY (vault_id) REFERENCES app.vaults(id) ON DELETE CASCADE,
+  constraint vault_changes_check CHECK (((kind = 'configure'::text) = (trigger IS NOT NULL))),
+  constraint vault_changes_check1 CHECK (((kind = 'configure'::text) = (person_id IS NULL))),
+  constraint vault_changes_kind_check CHECK ((kind = ANY (ARRAY['remove_heir'::text, 'remove_guardian'::text, 'configure'::text]))),
+  constraint vault_changes_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'done'::text, 'canceled'::text]))),
+  constraint vault_changes_trigger_check CHECK ((trigger = ANY (ARRAY['dead_man_switch'::text, 'manual'::text, 'guardian_claim'::text])))
+);
+alter table app.vault_changes enable row level security;
+
+create table app.vault_claims (
+  id uuid not null,
+  vault_id uuid not null,
+  person_id uuid not null,
+  reason text,
+  quorum integer not null,
+  state text not null default 'gathering_votes'::text,
+  created_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  ended_at timestamp with time zone,
+  constraint vault_claims_pkey PRIMARY KEY (id),
+  constraint vault_claims_person_id_fkey FOREIGN KEY (person_id) REFERENCES app.vault_people(id) ON DELETE CASCADE,
+  constraint vault_claims_vault_id_fkey FOREIGN KEY (vault_id) REFERENCES app.vaults(id) ON DELETE CASCADE,
+  constraint vault_claims_quorum_check CHECK ((quorum >= 2)),
+  constraint vault_claims_state_check CHECK ((state = ANY (ARRAY['gathering_votes'::text, 'approved'::text, 'contested'::text, 'expired'::text, 'withdrawn'::text])))
+);
+alter table app.vault_claims enable row level security;
+
+create table app.vault_people (
+  id uuid not null,
+  vault_id uuid not null,
+  role text not null,
+  name text not null,
+  email text not null,
+  wallet_address text,
+  public_key text,
+  wrapped_share text,
+  status text not null default 'pending'::text,
+  expires_at timestamp with time zone not null,
+  accepted_at timestamp with time zone,
+  confirmed_at timestamp with time zone,
+  ended_at timestamp with time zone,
+  picked_up_at timestamp with time zone,
+  cooldown_days integer not null default 7,
+  cooldown_until timestamp with time zone,
+  created_at timestamp with time zone not null,
+  constraint vault_people_pkey PRIMARY KEY (id),
+  constraint vault_people_vault_id_fkey FOREIGN KEY (vault_id) REFERENCES app.vaults(id) ON DELETE CASCADE,
+  constraint vault_people_check CHECK (((status = ANY (ARRAY['declined'::text, 'removed'::text, 'expired'::text])) = (ended_at IS NOT NULL))),
+  constraint vault_people_check1 CHECK (((ended_at IS NULL) OR (wrapped_share IS NULL))),
+  constraint vault_people_check2 CHECK (((status <> 'confirmed'::text) OR (confirmed_at IS NOT NULL))),
+  constraint vault_people_cooldown_days_check CHECK (((cooldown_days >= 1) AND (cooldown_days <= 365))),
+  constraint vault_people_name_check CHECK (((char_length(name) >= 1) AND (char_length(name) <= 128))),
+  constraint vault_people_role_check CHECK ((role = ANY (ARRAY['heir'::text, 'guardian'::text]))),
+  constraint vault_people_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'accepted'::text, 'confirmed'::text, 'declined'::text, 'removed'::text, 'expired'::text])))
+);
+alter table app.vault_people enable row level security;
+
+create table app.vault_tokens (
+  token_hash bytea not null,
+  person_id uuid not null,
+  created_at timestamp with time zone not null default now(),
+  constraint vault_tokens_pkey PRIMARY KEY (token_hash),
+  constraint vault_tokens_person_id_fkey FOREIGN KEY (person_id) REFERENCES app.vault_people(id) ON DELETE CASCADE,
+  constraint vault_tokens_token_hash_check CHECK ((octet_length(token_hash) = 32))
+);
+alter table app.vault_tokens enable row level security;
+
+create table app.vault_votes (
+  claim_id uuid not null,
+  person_id uuid not null,
+  vote text not null,
+  voted_at timestamp with time zone not null,
+  constraint vault_votes_pkey PRIMARY KEY (claim_id, person_id),
+  constraint vault_votes_claim_id_fkey FOREIGN KEY (claim_id) REFERENCES app.vault_claims(id) ON DELETE CASCADE,
+  constraint vault_votes_person_id_fkey FOREIGN KEY (person_id) REFERENCES app.vault_people(id) ON DELETE CASCADE,
+  constraint vault_votes_vote_check CHECK ((vote = ANY (ARRAY['concur'::text, 'reject'::text])))
+);
+alter table app.vault_votes enable row level security;
+
+create table app.vaults (
+  id uuid not null,
+  account_id uuid not null,
+  name text not null,
+  sss_preset text not null,
+  state text not null default 'active'::text,
+  version bigint not null default 0,
+  key_epoch integer not null default 0,
+  switch_enabled boolean not null default false,
+  switch_since timestamp with time zone,
+  switch_interval_days integer not null default 30,
+  switch_grace_days integer not null default 7,
+  switch_window_hours integer not null default 168,
+  manual_window_hours integer not null default 24,
+  claim_enabled boolean not null default false,
+  claim_quorum integer not null,
+  claim_window_hours integer not null default 336,
+  last_check_in_at timestamp with time zone not null,
+  reminders integer not null default 0,
+  reminded_at timestamp with time zone,
+  trigger text,
+  claim_id uuid,
+  releasing_since timestamp with time zone,
+  release_at timestamp with time zone,
+  blocked_since timestamp with time zone,
+  released_at timestamp with time zone,
+  picked_up_at timestamp with time zone,
+  last_request_id uuid,
+  look_at timestamp with time zone,
+  audit_seq bigint not null default '-1'::integer,
+  audit_hash bytea not null default decode(repeat('00'::text, 32), 'hex'::text),
+  created_at timestamp with time zone not null,
+  constraint vaults_pkey PRIMARY KEY (id),
+  constraint vaults_account_id_fkey FOREIGN KEY (account_id) REFERENCES app.accounts(id) ON DELETE CASCADE,
+  constraint vaults_audit_hash_check CHECK ((octet_length(audit_hash) = 32)),
+  constraint vaults_check CHECK (((state = 'active'::text) = (release_at IS NULL))),
+  constraint vaults_check1 CHECK (((state = 'active'::text) = (trigger IS NULL))),
+  constraint vaults_check2 CHECK (((state = 'released'::text) = (released_at IS NOT NULL))),
+  constraint vaults_check3 CHECK (((picked_up_at IS NULL) OR (state = 'released'::text))),
+  constraint vaults_check4 CHECK (((NOT switch_enabled) OR (switch_since IS NOT NULL))),
+  constraint vaults_claim_quorum_check CHECK (((claim_quorum >= 2) AND (claim_quorum <= 9))),
+  constraint vaults_claim_window_hours_check CHECK (((claim_window_hours >= 24) AND (claim_window_hours <= 2160))),
+  constraint vaults_key_epoch_check CHECK ((key_epoch >= 0)),
+  constraint vaults_manual_window_hours_check CHECK (((manual_window_hours >= 1) AND (manual_window_hours <= 2160))),
+  constraint vaults_name_check CHECK (((char_length(name) >= 1) AND (char_length(name) <= 128))),
+  constraint vaults_reminders_check CHECK (((reminders >= 0) AND (reminders <= 3))),
+  constraint vaults_sss_preset_check CHECK ((sss_preset = ANY (ARRAY['standard'::text, 'enhanced'::text]))),
+  constraint vaults_state_check CHECK ((state = ANY (ARRAY['active'::text, 'releasing'::text, 'released'::text]))),
+  constraint vaults_switch_grace_days_check CHECK (((switch_grace_days >= 1) AND (switch_grace_days <= 90))),
+  constraint vaults_switch_interval_days_check CHECK (((switch_interval_days >= 1) AND (switch_interval_days <= 365))),
+  constraint vaults_switch_window_hours_check CHECK (((switch_window_hours >= 24) AND (switch_window_hours <= 2160))),
+  constraint vaults_trigger_check CHECK ((trigger = ANY (ARRAY['dead_man_switch'::text, 'manual'::text, 'guardian_claim'::text])))
+) with (fillfactor=70);
+alter table app.vaults enable row level security;
+
 create table app.webhook_deliveries (
   id uuid not null default gen_random_uuid(),
   seq bigint not null generated always as identity,
@@ -777,6 +995,20 @@ CREATE INDEX team_sync_log_by_age ON app.team_sync_log USING brin (synced_at);
 CREATE INDEX team_sync_log_newest ON app.team_sync_log USING btree (team_id, id DESC);
 CREATE INDEX teams_by_account ON app.teams USING btree (account_id);
 CREATE INDEX usage_cycles_by_age ON app.usage_cycles USING btree (cycle_start);
+CREATE INDEX vault_asset_keys_by_person ON app.vault_asset_keys USING btree (person_id);
+CREATE INDEX vault_assets_by_vault ON app.vault_assets USING btree (vault_id, created_at);
+CREATE INDEX vault_changes_by_person ON app.vault_changes USING btree (person_id);
+CREATE INDEX vault_changes_by_vault ON app.vault_changes USING btree (vault_id, executes_at);
+CREATE UNIQUE INDEX vault_changes_once ON app.vault_changes USING btree (vault_id, kind, person_id, trigger) NULLS NOT DISTINCT WHERE (state = 'pending'::text);
+CREATE INDEX vault_claims_by_person ON app.vault_claims USING btree (person_id);
+CREATE INDEX vault_claims_by_vault ON app.vault_claims USING btree (vault_id, created_at);
+CREATE UNIQUE INDEX vault_claims_one_open ON app.vault_claims USING btree (vault_id) WHERE (state = 'gathering_votes'::text);
+CREATE INDEX vault_people_by_vault ON app.vault_people USING btree (vault_id, created_at);
+CREATE UNIQUE INDEX vault_people_once ON app.vault_people USING btree (vault_id, role, lower(email)) WHERE (ended_at IS NULL);
+CREATE INDEX vault_tokens_by_person ON app.vault_tokens USING btree (person_id);
+CREATE INDEX vault_votes_by_person ON app.vault_votes USING btree (person_id);
+CREATE INDEX vaults_by_account ON app.vaults USING btree (account_id, created_at);
+CREATE INDEX vaults_to_look_at ON app.vaults USING btree (look_at) WHERE (look_at IS NOT NULL);
 CREATE INDEX webhook_deliveries_by_webhook ON app.webhook_deliveries USING btree (webhook_id, created_at, seq);
 CREATE INDEX webhook_deliveries_due ON app.webhook_deliveries USING btree (webhook_id, next_attempt_at, seq) WHERE (status = 'pending'::text);
 CREATE INDEX webhook_deliveries_finished ON app.webhook_deliveries USING btree (created_at) WHERE (status <> 'pending'::text);
@@ -833,6 +1065,113 @@ begin
              'role', v_invitation.role, 'accepted', true)
       from app.teams t where t.id = v_invitation.team_id
   );
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.accept_vault_invitation(p_token_hash bytea, p_public_key text, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_guest app.vault_guest := app.enter_by_token(null, p_token_hash, p_now);
+  v_person app.vault_people := v_guest.person;
+  v_same_key boolean := p_public_key is null or p_public_key is not distinct from (v_guest.person).public_key;
+  v_actor text := (v_guest.person).role || ':' || (v_guest.person).id;
+begin
+  if v_person.status = 'pending' then
+    update app.vault_people
+       set status = 'accepted', accepted_at = p_now, public_key = coalesce(p_public_key, public_key),
+           wrapped_share = case when v_same_key then wrapped_share end
+     where id = v_person.id and status = 'pending'
+    returning * into v_person;
+    perform app.record_vault(v_person.vault_id, v_actor, v_person.role || '.accept', 'person', v_person.id,
+      jsonb_build_object('role', v_person.role, 'status', 'accepted'), 'vault.person_updated', p_now);
+    if v_person.wrapped_share is not null then
+      perform app.confirm_person(v_person, v_actor, p_now);
+    else
+      perform app.tell_vault(v_guest.vault, 'vault_person_accepted', array['owner'],
+        jsonb_build_object('person', v_person.name, 'role', v_person.role));
+    end if;
+    v_guest.vault := app.evaluate_vault(v_person.vault_id, p_now);
+    select * into v_person from app.vault_people where id = v_person.id;
+    v_guest.person := v_person;
+  end if;
+  return app.show_guest(v_guest);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.add_asset(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_asset_id uuid, p_name text, p_ciphertext bytea, p_heir_ids uuid[], p_wrapped_keys text[], p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_vault(
+    p_vault_id, p_key_hash, p_subject, p_email, p_now, array['active', 'releasing']);
+  v_asset app.vault_assets;
+begin
+  select * into v_asset from app.vault_assets where id = p_asset_id and vault_id = p_vault_id;
+  if not found then
+    if (select count(*) from app.vault_assets where vault_id = p_vault_id) >= 100 then
+      perform app.refuse('vault_limit_reached', jsonb_build_object('limit', 100, 'of', 'assets'));
+    end if;
+    insert into app.vault_assets (id, vault_id, name, ciphertext, key_epoch, created_at)
+    values (p_asset_id, p_vault_id, p_name, p_ciphertext, (v_visit.vault).key_epoch, p_now) returning * into v_asset;
+    perform app.wrap_asset(p_vault_id, p_asset_id, p_heir_ids, p_wrapped_keys);
+    perform app.record_vault(p_vault_id, (v_visit.caller).actor, 'asset.add', 'asset', p_asset_id,
+      jsonb_build_object('byte_size', octet_length(p_ciphertext)), null, p_now);
+    perform app.evaluate_vault(p_vault_id, p_now);
+  end if;
+  return app.show_asset(v_asset);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.add_person(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_person_id uuid, p_role text, p_name text, p_person_email text, p_wallet_address text, p_public_key text, p_wrapped_share text, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_vault(
+    p_vault_id, p_key_hash, p_subject, p_email, p_now, array['active', 'releasing']);
+  v_vault app.vaults := v_visit.vault;
+  v_limit int := case p_role when 'heir' then 20 else 10 end;
+  v_person app.vault_people;
+begin
+  select * into v_person from app.vault_people where id = p_person_id and vault_id = p_vault_id;
+  if found then
+    return app.show_person(v_person);
+  end if;
+  if exists (select from app.accounts where id = v_vault.account_id and lower(email) = lower(p_person_email)) then
+    perform app.refuse('invalid_field:email', jsonb_build_object('reason', 'own_address'));
+  elsif exists (
+    select from app.vault_people where vault_id = p_vault_id and role = p_role and lower(email) = lower(p_person_email)
+       and ended_at is null) then
+    perform app.refuse('person_exists', jsonb_build_object('role', p_role));
+  elsif (select count(*) from app.vault_people
+          where vault_id = p_vault_id and role = p_role and ended_at is null) >= v_limit then
+    perform app.refuse('vault_limit_reached', jsonb_build_object('limit', v_limit, 'of', p_role || 's'));
+  end if;
+  if p_wrapped_share is not null then
+    perform app.require_share_room(v_vault, p_person_id);
+  end if;
+  insert into app.vault_people (
+    id, vault_id, role, name, email, wallet_address, public_key, wrapped_share, expires_at, created_at)
+  values (p_person_id, p_vault_id, p_role, p_name, p_person_email, p_wallet_address, p_public_key, p_wrapped_share,
+    p_now + interval '720 hours', p_now)
+  returning * into v_person;
+  perform app.invite_person(v_person);
+  perform app.record_vault(p_vault_id, (v_visit.caller).actor, p_role || '.invite', 'person', p_person_id,
+    jsonb_build_object('role', p_role, 'status', 'pending'), 'vault.person_updated', p_now);
+  perform app.evaluate_vault(p_vault_id, p_now);
+  return app.show_person(v_person);
 end
 $function$;
 
@@ -1199,6 +1538,30 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.cancel_change(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_change_id uuid, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_vault(p_vault_id, p_key_hash, p_subject, p_email, p_now);
+  v_change app.vault_changes;
+begin
+  select * into v_change from app.vault_changes where id = p_change_id and vault_id = p_vault_id;
+  if not found or v_change.state = 'done' then
+    perform app.refuse('change_not_found');
+  elsif v_change.state = 'pending' then
+    update app.vault_changes set state = 'canceled' where id = p_change_id and state = 'pending';
+    perform app.record_vault(p_vault_id, (v_visit.caller).actor, 'change.cancel', 'change', p_change_id,
+      jsonb_build_object('kind', v_change.kind, 'trigger', v_change.trigger), 'vault.change_updated', p_now);
+    perform app.evaluate_vault(p_vault_id, p_now);
+  end if;
+  return jsonb_build_object('id', p_change_id, 'state', 'canceled');
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.capture_contact(p_email text, p_address_hash bytea, p_source text)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1274,6 +1637,30 @@ AS $function$
 begin
   perform app.identify(p_credential_kind, p_credential_hash);
   return jsonb_build_object('ok', true);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.check_in(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_alive(p_vault_id, p_key_hash, p_subject, p_email);
+  v_vault app.vaults := v_visit.vault;
+begin
+  if v_vault.last_check_in_at < p_now then
+    update app.vaults set last_check_in_at = p_now, reminders = 0, reminded_at = null where id = p_vault_id;
+    perform app.record_vault(p_vault_id, (v_visit.caller).actor, 'check_in', 'vault', p_vault_id,
+      jsonb_build_object('proof', (v_visit.caller).proof), 'vault.checked_in', p_now);
+    if v_vault.state = 'releasing' and v_vault.trigger = 'dead_man_switch' then
+      perform app.cancel_release(v_vault, 'checked_in', (v_visit.caller).actor, null, p_now);
+    end if;
+  end if;
+  perform app.evaluate_vault(p_vault_id, p_now);
+  return app.show_vault(p_vault_id);
 end
 $function$;
 
@@ -1445,6 +1832,45 @@ AS $function$
   returning m.id, m.kind, m.recipient, m.subject_id, m.facts, m.attempts
 $function$;
 
+CREATE OR REPLACE FUNCTION api.configure_vault(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_change_id uuid, p_trigger text, p_enabled boolean, p_interval_days integer, p_grace_days integer, p_window_hours integer, p_quorum integer, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_vault(
+    p_vault_id, p_key_hash, p_subject, p_email, p_now, array['active', 'releasing']);
+  v_change app.vault_changes;
+begin
+  if exists (select from app.vault_changes where id = p_change_id) then
+    return app.show_vault(p_vault_id);
+  end if;
+  v_change.id := p_change_id;
+  v_change.vault_id := p_vault_id;
+  v_change.kind := 'configure';
+  v_change.trigger := p_trigger;
+  v_change.enabled := p_enabled;
+  v_change.interval_days := p_interval_days;
+  v_change.grace_days := p_grace_days;
+  v_change.window_hours := p_window_hours;
+  v_change.quorum := p_quorum;
+  update app.vault_changes set state = 'canceled'
+   where vault_id = p_vault_id and kind = 'configure' and trigger = p_trigger and state = 'pending';
+  if app.is_weaker(v_visit.vault, v_change) then
+    perform app.queue_change(v_visit, v_change, p_now);
+  else
+    perform app.apply_settings(v_change, p_now);
+    perform app.record_vault(p_vault_id, (v_visit.caller).actor, 'release.configure', 'vault', p_vault_id,
+      jsonb_build_object('trigger', p_trigger, 'enabled', p_enabled, 'check_in_interval_days', p_interval_days,
+        'grace_days', p_grace_days, 'veto_window_hours', p_window_hours, 'quorum', p_quorum), null, p_now);
+  end if;
+  perform app.evaluate_vault(p_vault_id, p_now);
+  return app.show_vault(p_vault_id);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.confirm_contact(p_contact_id uuid)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1463,6 +1889,30 @@ begin
     perform app.refuse('confirmation_not_found');
   end if;
   return jsonb_build_object('status', 'subscribed');
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.confirm_person(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_role text, p_person_id uuid, p_wrapped_share text, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_vault(
+    p_vault_id, p_key_hash, p_subject, p_email, p_now, array['active', 'releasing']);
+  v_person app.vault_people := app.find_person(p_vault_id, p_role, p_person_id);
+begin
+  if v_person.status not in ('accepted', 'confirmed') then
+    perform app.refuse('person_not_accepted', jsonb_build_object('status', v_person.status));
+  elsif p_wrapped_share is not null then
+    perform app.require_share_room(v_visit.vault, p_person_id);
+    update app.vault_people set wrapped_share = p_wrapped_share where id = p_person_id;
+  end if;
+  perform app.confirm_person(v_person, (v_visit.caller).actor, p_now);
+  perform app.evaluate_vault(p_vault_id, p_now);
+  return app.show_person(app.find_person(p_vault_id, p_role, p_person_id));
 end
 $function$;
 
@@ -1556,7 +2006,7 @@ AS $function$
     'orphans', (select count(*) from app.orphaned_attempts(p_grace_seconds)))
 $function$;
 
-CREATE OR REPLACE FUNCTION api.create_api_key(p_subject text, p_email text, p_name text, p_key_hash bytea, p_masked_key text)
+CREATE OR REPLACE FUNCTION api.create_api_key(p_subject text, p_email text, p_name text, p_key_hash bytea, p_masked_key text, p_scopes text[] DEFAULT NULL::text[])
  RETURNS jsonb
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1566,8 +2016,8 @@ declare
   v_account_id uuid := app.open_user(p_subject, p_email);
   v_key app.api_keys;
 begin
-  insert into app.api_keys (account_id, name, key_hash, masked_key)
-  values (v_account_id, p_name, p_key_hash, p_masked_key)
+  insert into app.api_keys (account_id, name, key_hash, masked_key, scopes)
+  values (v_account_id, p_name, p_key_hash, p_masked_key, p_scopes)
   on conflict (key_hash) do nothing
   returning * into v_key;
   if found then
@@ -1737,6 +2187,31 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.create_vault(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_name text, p_sss_preset text, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_caller app.vault_caller := app.find_vault_caller(p_key_hash, p_subject, p_email, null);
+begin
+  -- One at a time for each account, so that they can be counted.
+  perform 1 from app.accounts where id = v_caller.account_id for no key update;
+  if not exists (select from app.vaults where id = p_vault_id) then
+    if (select count(*) from app.vaults where account_id = v_caller.account_id) >= 20 then
+      perform app.refuse('vault_limit_reached', jsonb_build_object('limit', 20, 'of', 'vaults'));
+    end if;
+    insert into app.vaults (id, account_id, name, sss_preset, claim_quorum, last_check_in_at, created_at)
+    values (p_vault_id, v_caller.account_id, p_name, p_sss_preset, app.vault_threshold(p_sss_preset), p_now, p_now);
+    perform app.record_vault(p_vault_id, v_caller.actor, 'vault.create', 'vault', p_vault_id,
+      jsonb_build_object('sss_preset', p_sss_preset), 'vault.created', p_now);
+  end if;
+  return app.show_vault(p_vault_id);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.create_webhook(p_subject text, p_email text, p_url text, p_events text[], p_secret bytea)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -1761,6 +2236,23 @@ begin
     returning * into v_webhook;
   end if;
   return app.show_webhook(v_webhook);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.decline_vault_invitation(p_token_hash bytea, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_guest app.vault_guest := app.enter_by_token(null, p_token_hash, p_now);
+  v_person app.vault_people := v_guest.person;
+begin
+  perform app.end_person(v_person, 'declined', v_person.role || ':' || v_person.id, p_now);
+  perform app.evaluate_vault(v_person.vault_id, p_now);
+  return jsonb_build_object('vault_id', v_person.vault_id, 'role', v_person.role, 'status', 'declined');
 end
 $function$;
 
@@ -1870,6 +2362,30 @@ begin
            limit p_limit
         ) e
     ), '[]'));
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.export_vault_audit(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_now timestamp with time zone, p_after_seq bigint, p_from timestamp with time zone, p_to timestamp with time zone, p_limit integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_vault(p_vault_id, p_key_hash, p_subject, p_email, p_now);
+begin
+  return jsonb_build_object(
+    'head_seq', (v_visit.vault).audit_seq,
+    'head_hash', encode((v_visit.vault).audit_hash, 'hex'),
+    'entries', coalesce((
+      select jsonb_agg(app.show_audit_entry(app.as_audit_entry(e)) order by e.seq)
+        from (
+          select * from app.vault_audit_entries
+           where vault_id = p_vault_id and seq > p_after_seq
+             and (p_from is null or created_at >= p_from) and (p_to is null or created_at <= p_to)
+           order by seq limit p_limit
+        ) e), '[]'));
 end
 $function$;
 
@@ -2251,6 +2767,16 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.list_due_vaults(p_now timestamp with time zone, p_limit integer)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+  select coalesce(jsonb_agg(d.id), '[]')
+    from (select id from app.vaults where look_at <= p_now order by look_at limit p_limit) d
+$function$;
+
 CREATE OR REPLACE FUNCTION api.list_lineage(p_credential_kind text, p_credential_hash bytea, p_agent_id text, p_limit integer)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -2369,6 +2895,46 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.list_vault_audit(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_limit integer, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+begin
+  perform app.enter_vault(p_vault_id, p_key_hash, p_subject, p_email, p_now);
+  return jsonb_build_object('vault_id', p_vault_id, 'entries', coalesce((
+    select jsonb_agg(app.show_audit_entry(app.as_audit_entry(e)) order by e.seq desc)
+      from (
+        select * from app.vault_audit_entries where vault_id = p_vault_id order by seq desc limit p_limit
+      ) e), '[]'));
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.list_vaults(p_key_hash bytea, p_subject text, p_email text, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_caller app.vault_caller := app.find_vault_caller(p_key_hash, p_subject, p_email, null);
+  v_id uuid;
+begin
+  for v_id in
+    select id from app.vaults where account_id = v_caller.account_id and look_at <= p_now order by id
+      for no key update
+  loop
+    perform app.evaluate_vault(v_id, p_now);
+  end loop;
+  return coalesce((
+    select jsonb_agg(app.show_vault_line(v) order by v.created_at, v.id)
+      from app.vaults v where v.account_id = v_caller.account_id), '[]');
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.list_webhooks(p_subject text, p_email text)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -2388,13 +2954,72 @@ $function$;
 
 CREATE OR REPLACE FUNCTION api.mint_invitation_token(p_invitation_id uuid, p_token_hash bytea)
  RETURNS jsonb
- LANGUAGE sql
+ LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO ''
+ SET lock_timeout TO '5s'
 AS $function$
+declare
+  v_expires_at timestamptz;
+  v_person app.vault_people;
+begin
   update app.team_invitations set token_hash = p_token_hash
    where id = p_invitation_id and accepted_at is null and expires_at > now()
-  returning jsonb_build_object('expires_at', app.iso(expires_at))
+  returning expires_at into v_expires_at;
+  if found then
+    return jsonb_build_object('expires_at', app.iso(v_expires_at));
+  end if;
+  select * into v_person from app.vault_people where id = p_invitation_id and ended_at is null for share;
+  if not found then
+    return null;
+  end if;
+  insert into app.vault_tokens (token_hash, person_id) values (p_token_hash, v_person.id) on conflict do nothing;
+  return jsonb_build_object('expires_at', case when v_person.status = 'pending' then app.iso(v_person.expires_at) end);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.open_claim(p_vault_id uuid, p_token_hash bytea, p_claim_id uuid, p_reason text, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_guest app.vault_guest := app.enter_guardian(p_vault_id, p_token_hash, p_now);
+  v_vault app.vaults := v_guest.vault;
+  v_person app.vault_people := v_guest.person;
+  v_claim app.vault_claims;
+begin
+  select * into v_claim from app.vault_claims where id = p_claim_id and vault_id = p_vault_id;
+  if found then
+    return app.show_claim(v_claim);
+  end if;
+  perform app.require_state(v_vault, array['active']);
+  if not v_vault.claim_enabled then
+    perform app.refuse('trigger_disabled', jsonb_build_object('trigger', 'guardian_claim'));
+  elsif exists (select from app.vault_claims where vault_id = p_vault_id and state = 'gathering_votes') then
+    perform app.refuse('claim_exists');
+  elsif v_person.cooldown_until > p_now then
+    perform app.refuse('claim_cooling_down', jsonb_build_object('until', app.iso(v_person.cooldown_until)));
+  elsif app.count_guardians(p_vault_id) <= v_vault.claim_quorum then
+    perform app.refuse('too_few_guardians', jsonb_build_object(
+      'guardians', app.count_guardians(p_vault_id), 'required', v_vault.claim_quorum + 1));
+  elsif not app.has_heir(p_vault_id) then
+    perform app.refuse('no_confirmed_heir');
+  end if;
+  insert into app.vault_claims (id, vault_id, person_id, reason, quorum, created_at, expires_at)
+  values (p_claim_id, p_vault_id, v_person.id, p_reason, v_vault.claim_quorum, p_now, p_now + interval '336 hours')
+  returning * into v_claim;
+  insert into app.vault_votes (claim_id, person_id, vote, voted_at) values (p_claim_id, v_person.id, 'concur', p_now);
+  perform app.record_vault(p_vault_id, 'guardian:' || v_person.id, 'claim.open', 'claim', p_claim_id,
+    jsonb_build_object('quorum', v_claim.quorum), 'vault.claim_updated', p_now);
+  perform app.tell_vault(v_vault, 'vault_claim_notice', array['owner'], jsonb_build_object('person', v_person.name));
+  perform app.tell_vault(v_vault, 'vault_claim_opened', array['guardians'],
+    jsonb_build_object('person', v_person.name, 'claim_id', p_claim_id));
+  perform app.evaluate_vault(p_vault_id, p_now);
+  return app.show_claim(v_claim);
+end
 $function$;
 
 CREATE OR REPLACE FUNCTION api.owe_lifecycle_mails(p_limit integer)
@@ -2431,6 +3056,55 @@ AS $function$
     'settled', (select count(*) from due), 'owed', (select count(id) from owed))
 $function$;
 
+CREATE OR REPLACE FUNCTION api.pick_up_asset(p_vault_id uuid, p_token_hash bytea, p_asset_id uuid, p_now timestamp with time zone)
+ RETURNS TABLE(asset jsonb, ciphertext bytea)
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_guest app.vault_guest := app.enter_heir(p_vault_id, p_token_hash, p_now);
+  v_asset app.vault_assets := app.find_asset(p_vault_id, p_asset_id);
+begin
+  if v_asset.key_epoch <> (v_guest.vault).key_epoch then
+    perform app.refuse('asset_not_found');
+  end if;
+  return query select app.show_asset(v_asset) - 'wrapped_for' || jsonb_build_object('wrapped_key', (
+    select k.wrapped_key from app.vault_asset_keys k
+     where k.asset_id = p_asset_id and k.person_id = (v_guest.person).id)), v_asset.ciphertext;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.pick_up_vault(p_vault_id uuid, p_token_hash bytea, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_guest app.vault_guest := app.enter_heir(p_vault_id, p_token_hash, p_now);
+  v_vault app.vaults := v_guest.vault;
+begin
+  return jsonb_build_object(
+    'vault_id', p_vault_id, 'vault_name', v_vault.name, 'person_id', (v_guest.person).id,
+    'public_key', (v_guest.person).public_key, 'key_epoch', v_vault.key_epoch, 'sss_preset', v_vault.sss_preset,
+    'threshold', app.vault_threshold(v_vault.sss_preset), 'released_at', app.iso(v_vault.released_at),
+    'shares', coalesce((
+      select jsonb_agg(jsonb_build_object('person_id', p.id, 'role', p.role, 'name', p.name, 'email', p.email,
+               'public_key', p.public_key, 'wrapped_share', p.wrapped_share) order by p.created_at, p.id)
+        from app.vault_people p
+       where p.vault_id = p_vault_id and p.status = 'confirmed' and p.wrapped_share is not null), '[]'),
+    'assets', coalesce((
+      select jsonb_agg(app.show_asset(a) - 'wrapped_for' || jsonb_build_object('wrapped_key', k.wrapped_key)
+               order by a.created_at, a.id)
+        from app.vault_assets a
+        left join app.vault_asset_keys k on k.asset_id = a.id and k.person_id = (v_guest.person).id
+       where a.vault_id = p_vault_id and a.key_epoch = v_vault.key_epoch), '[]'));
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.ping()
  RETURNS jsonb
  LANGUAGE sql
@@ -2461,6 +3135,22 @@ begin
     using v_before, p_limit;
   get diagnostics v_count = row_count;
   return jsonb_build_object('count', v_count);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.read_asset(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_asset_id uuid, p_now timestamp with time zone)
+ RETURNS TABLE(asset jsonb, ciphertext bytea)
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_asset app.vault_assets;
+begin
+  perform app.enter_vault(p_vault_id, p_key_hash, p_subject, p_email, p_now);
+  v_asset := app.find_asset(p_vault_id, p_asset_id);
+  return query select app.show_asset(v_asset), v_asset.ciphertext;
 end
 $function$;
 
@@ -2836,6 +3526,87 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.read_vault(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+begin
+  perform app.enter_vault(p_vault_id, p_key_hash, p_subject, p_email, p_now);
+  return app.show_vault(p_vault_id);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.read_vault_invitation(p_token_hash bytea, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+begin
+  return app.show_guest(app.enter_by_token(null, p_token_hash, p_now));
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.rearm_vault(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_request_id uuid, p_key_epoch integer, p_person_ids uuid[], p_wrapped_shares text[], p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_vault(p_vault_id, p_key_hash, p_subject, p_email, p_now);
+  v_old app.vaults := v_visit.vault;
+  v_vault app.vaults := v_visit.vault;
+  v_missing jsonb;
+begin
+  if (v_visit.caller).proof <> 'session' then
+    perform app.refuse('session_jwt_required');
+  elsif v_vault.last_request_id is not distinct from p_request_id then
+    return app.show_vault(p_vault_id);
+  end if;
+  perform app.require_state(v_vault, array['released']);
+  if p_key_epoch <> v_vault.key_epoch + 1 then
+    perform app.refuse('invalid_field:key_epoch', jsonb_build_object('expected', v_vault.key_epoch + 1));
+  end if;
+  select jsonb_agg(p.id order by p.id) into v_missing from app.vault_people p
+   where p.vault_id = p_vault_id and p.wrapped_share is not null and p.id <> all (p_person_ids);
+  if v_missing is not null or exists (
+    select from unnest(p_person_ids) i where not exists (
+      select from app.vault_people p where p.id = i and p.vault_id = p_vault_id and p.wrapped_share is not null)) then
+    perform app.refuse('incomplete_shares', jsonb_build_object('missing', coalesce(v_missing, '[]')));
+  end if;
+  update app.vault_people p
+     set wrapped_share = s.share, picked_up_at = null
+    from unnest(p_person_ids, p_wrapped_shares) s (id, share) where p.id = s.id and p.vault_id = p_vault_id;
+  update app.vault_people set picked_up_at = null where vault_id = p_vault_id and picked_up_at is not null;
+  delete from app.vault_asset_keys k using app.vault_assets a where a.id = k.asset_id and a.vault_id = p_vault_id;
+  v_vault.state := 'active';
+  v_vault.key_epoch := p_key_epoch;
+  v_vault.trigger := null;
+  v_vault.claim_id := null;
+  v_vault.releasing_since := null;
+  v_vault.release_at := null;
+  v_vault.released_at := null;
+  v_vault.picked_up_at := null;
+  v_vault.last_check_in_at := p_now;
+  v_vault.reminders := 0;
+  v_vault.reminded_at := null;
+  v_vault.last_request_id := p_request_id;
+  v_vault := app.move_vault(v_old, v_vault);
+  perform app.record_vault(p_vault_id, (v_visit.caller).actor, 'release.rearm', 'vault', p_vault_id,
+    jsonb_build_object('key_epoch', p_key_epoch), 'vault.rearmed', p_now);
+  perform app.tell_vault(v_vault, 'vault_rearmed', array['owner', 'guardians'],
+    jsonb_build_object('key_epoch', p_key_epoch));
+  perform app.evaluate_vault(p_vault_id, p_now);
+  return app.show_vault(p_vault_id);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.record_job_run(p_path text)
  RETURNS void
  LANGUAGE sql
@@ -2901,6 +3672,95 @@ begin
   insert into app.mail_refusals (address_hash) values (p_address_hash) on conflict do nothing;
   delete from app.marketing_contacts where address_hash = p_address_hash;
   return jsonb_build_object('status', 'unsubscribed');
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.release_vault(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_request_id uuid, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_vault(p_vault_id, p_key_hash, p_subject, p_email, p_now);
+  v_vault app.vaults := v_visit.vault;
+begin
+  if (v_visit.caller).proof <> 'session' then
+    perform app.refuse('session_jwt_required');
+  elsif v_vault.last_request_id is not distinct from p_request_id then
+    return app.show_vault(p_vault_id);
+  end if;
+  perform app.require_state(v_vault, array['active']);
+  if not app.has_heir(p_vault_id) then
+    perform app.refuse('no_confirmed_heir');
+  end if;
+  perform app.begin_release(
+    v_vault, 'manual', null, v_vault.manual_window_hours, (v_visit.caller).actor, p_request_id, p_now);
+  perform app.evaluate_vault(p_vault_id, p_now);
+  return app.show_vault(p_vault_id);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.remove_asset(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_asset_id uuid, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_vault(p_vault_id, p_key_hash, p_subject, p_email, p_now, array['active']);
+begin
+  delete from app.vault_assets where id = p_asset_id and vault_id = p_vault_id;
+  if found then
+    perform app.record_vault(
+      p_vault_id, (v_visit.caller).actor, 'asset.remove', 'asset', p_asset_id, '{}', null, p_now);
+  elsif not exists (
+    select from app.vault_audit_entries
+     where vault_id = p_vault_id and action = 'asset.remove' and resource_id = p_asset_id::text) then
+    perform app.refuse('asset_not_found');
+  end if;
+  return jsonb_build_object('id', p_asset_id, 'status', 'removed');
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.remove_person(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_role text, p_person_id uuid, p_change_id uuid, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_vault(p_vault_id, p_key_hash, p_subject, p_email, p_now, array['active']);
+  v_person app.vault_people;
+  v_change app.vault_changes;
+begin
+  select * into v_person from app.vault_people
+   where id = p_person_id and vault_id = p_vault_id and role = p_role;
+  if not found then
+    perform app.refuse('person_not_found');
+  elsif v_person.status in ('accepted', 'confirmed') then
+    select * into v_change from app.vault_changes
+     where vault_id = p_vault_id and person_id = p_person_id and state = 'pending';
+    if not found then
+      v_change.id := p_change_id;
+      v_change.kind := 'remove_' || p_role;
+      v_change.person_id := p_person_id;
+      v_change := app.queue_change(v_visit, v_change, p_now);
+    end if;
+  elsif v_person.ended_at is null then
+    perform app.end_person(v_person, 'removed', (v_visit.caller).actor, p_now);
+  else
+    -- Whoever left by themselves is not shown any longer.
+    update app.vault_people set status = 'removed' where id = p_person_id;
+  end if;
+  perform app.evaluate_vault(p_vault_id, p_now);
+  if v_change.id is null then
+    return jsonb_build_object('id', p_person_id, 'status', 'removed');
+  end if;
+  return jsonb_build_object('id', p_person_id, 'status', v_person.status, 'change', app.show_change(v_change));
 end
 $function$;
 
@@ -2981,6 +3841,32 @@ begin
     'bytes_stored', v_row.bytes_stored,
     'sync_ops', v_row.sync_ops,
     'reported_at', app.iso(v_row.reported_at));
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.resend_invitation(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_role text, p_person_id uuid, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_vault(
+    p_vault_id, p_key_hash, p_subject, p_email, p_now, array['active', 'releasing']);
+  v_person app.vault_people := app.find_person(p_vault_id, p_role, p_person_id);
+begin
+  if v_person.ended_at is not null then
+    perform app.refuse('person_not_found');
+  end if;
+  delete from app.vault_tokens where person_id = p_person_id;
+  update app.vault_people set expires_at = p_now + interval '720 hours' where id = p_person_id
+  returning * into v_person;
+  perform app.invite_person(v_person);
+  perform app.record_vault(p_vault_id, (v_visit.caller).actor, p_role || '.resend', 'person', p_person_id,
+    jsonb_build_object('role', p_role, 'status', v_person.status), null, p_now);
+  perform app.evaluate_vault(p_vault_id, p_now);
+  return app.show_person(v_person);
 end
 $function$;
 
@@ -3257,6 +4143,25 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.settle_vault(p_vault_id uuid, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+declare
+  v_before app.vaults;
+  v_after app.vaults;
+begin
+  select * into v_before from app.vaults where id = p_vault_id for no key update skip locked;
+  if not found then
+    return jsonb_build_object('moved', false);
+  end if;
+  v_after := app.evaluate_vault(p_vault_id, p_now);
+  return jsonb_build_object('moved', v_after.version <> v_before.version);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.test_webhook(p_subject text, p_email text, p_webhook_id uuid, p_delivery_id uuid)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -3338,6 +4243,111 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION api.verify_vault_audit(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_now timestamp with time zone, p_after_seq bigint, p_prev_hash bytea, p_limit integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_result jsonb;
+begin
+  perform app.enter_vault(p_vault_id, p_key_hash, p_subject, p_email, p_now);
+  select jsonb_build_object(
+           'checked', count(c.seq),
+           'last_seq', coalesce(max(c.seq), p_after_seq),
+           'last_hash', encode(coalesce((array_agg(c.entry_hash order by c.seq desc))[1], p_prev_hash), 'hex'),
+           'broken_seq', min(c.place) filter (where c.broken),
+           'head_seq', v.audit_seq,
+           'head_hash', encode(v.audit_hash, 'hex'))
+    into v_result
+    from app.vaults v
+    left join (
+      select e.seq, e.entry_hash, p_after_seq + row_number() over w as place,
+             e.seq <> p_after_seq + row_number() over w
+               or e.prev_hash <> coalesce(lag(e.entry_hash) over w, p_prev_hash)
+               or e.entry_hash <> app.hash_audit_entry(app.as_audit_entry(e)) as broken
+        from (
+          select * from app.vault_audit_entries
+           where vault_id = p_vault_id and seq > p_after_seq order by seq limit p_limit
+        ) e
+      window w as (order by e.seq)
+    ) c on true
+   where v.id = p_vault_id
+   group by v.audit_seq, v.audit_hash;
+  return v_result;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.veto_release(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_request_id uuid, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_alive(p_vault_id, p_key_hash, p_subject, p_email);
+  v_vault app.vaults := app.evaluate_vault(p_vault_id, p_now);
+  v_claim app.vault_claims;
+begin
+  if v_vault.last_request_id is not distinct from p_request_id then
+    return app.show_vault(p_vault_id);
+  elsif v_vault.picked_up_at is not null then
+    perform app.refuse('already_picked_up', jsonb_build_object('picked_up_at', app.iso(v_vault.picked_up_at)));
+  elsif v_vault.state <> 'active' then
+    perform app.cancel_release(v_vault, 'vetoed', (v_visit.caller).actor, p_request_id, p_now);
+  else
+    select * into v_claim from app.vault_claims where vault_id = p_vault_id and state = 'gathering_votes';
+    if not found then
+      perform app.refuse('nothing_to_veto');
+    end if;
+    update app.vaults
+       set last_check_in_at = p_now, reminders = 0, reminded_at = null, last_request_id = p_request_id
+     where id = p_vault_id;
+    perform app.end_claim(v_claim, 'contested', (v_visit.caller).actor, p_now);
+  end if;
+  perform app.evaluate_vault(p_vault_id, p_now);
+  return app.show_vault(p_vault_id);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.vote_claim(p_vault_id uuid, p_token_hash bytea, p_claim_id uuid, p_vote text, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_guest app.vault_guest := app.enter_guardian(p_vault_id, p_token_hash, p_now);
+  v_vault app.vaults := v_guest.vault;
+  v_actor text := 'guardian:' || (v_guest.person).id;
+  v_claim app.vault_claims;
+begin
+  select * into v_claim from app.vault_claims where id = p_claim_id and vault_id = p_vault_id;
+  if not found then
+    perform app.refuse('claim_not_found');
+  elsif not exists (
+    select from app.vault_votes where claim_id = p_claim_id and person_id = (v_guest.person).id and vote = p_vote) then
+    if not (v_claim.state = 'gathering_votes' and v_vault.state = 'active'
+      or v_claim.id is not distinct from v_vault.claim_id and v_vault.state = 'releasing') then
+      perform app.refuse('claim_closed', jsonb_build_object('state', v_claim.state));
+    end if;
+    insert into app.vault_votes (claim_id, person_id, vote, voted_at)
+    values (p_claim_id, (v_guest.person).id, p_vote, p_now)
+    on conflict (claim_id, person_id) do update set vote = excluded.vote, voted_at = excluded.voted_at;
+    perform app.record_vault(p_vault_id, v_actor, 'claim.vote', 'claim', p_claim_id,
+      jsonb_build_object('vote', p_vote), 'vault.claim_updated', p_now);
+    perform app.decide_claim(v_claim, v_actor, p_now);
+    perform app.evaluate_vault(p_vault_id, p_now);
+    select * into v_claim from app.vault_claims where id = p_claim_id;
+  end if;
+  return app.show_claim(v_claim);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION api.wants_mail(p_address_hash bytea)
  RETURNS jsonb
  LANGUAGE sql
@@ -3346,6 +4356,55 @@ CREATE OR REPLACE FUNCTION api.wants_mail(p_address_hash bytea)
 AS $function$
   select jsonb_build_object('wants', not exists (
     select from app.mail_refusals where address_hash = p_address_hash))
+$function$;
+
+CREATE OR REPLACE FUNCTION api.withdraw_claim(p_vault_id uuid, p_token_hash bytea, p_claim_id uuid, p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_guest app.vault_guest := app.enter_guardian(p_vault_id, p_token_hash, p_now);
+  v_claim app.vault_claims;
+begin
+  select * into v_claim from app.vault_claims
+   where id = p_claim_id and vault_id = p_vault_id and person_id = (v_guest.person).id;
+  if not found then
+    perform app.refuse('claim_not_found');
+  elsif v_claim.state = 'gathering_votes' then
+    perform app.end_claim(v_claim, 'withdrawn', 'guardian:' || (v_guest.person).id, p_now);
+    perform app.evaluate_vault(p_vault_id, p_now);
+    v_claim.state := 'withdrawn';
+  elsif v_claim.state <> 'withdrawn' then
+    perform app.refuse('claim_closed', jsonb_build_object('state', v_claim.state));
+  end if;
+  return app.show_claim(v_claim);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.wrap_asset(p_key_hash bytea, p_subject text, p_email text, p_vault_id uuid, p_asset_id uuid, p_heir_ids uuid[], p_wrapped_keys text[], p_now timestamp with time zone)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '5s'
+AS $function$
+declare
+  v_visit app.vault_visit := app.enter_vault(
+    p_vault_id, p_key_hash, p_subject, p_email, p_now, array['active', 'releasing']);
+  v_asset app.vault_assets := app.find_asset(p_vault_id, p_asset_id);
+begin
+  if v_asset.key_epoch <> (v_visit.vault).key_epoch then
+    perform app.refuse('stale_asset', jsonb_build_object('key_epoch', (v_visit.vault).key_epoch));
+  end if;
+  perform app.wrap_asset(p_vault_id, p_asset_id, p_heir_ids, p_wrapped_keys);
+  perform app.record_vault(p_vault_id, (v_visit.caller).actor, 'asset.wrap', 'asset', p_asset_id,
+    jsonb_build_object('heirs', cardinality(p_heir_ids)), null, p_now);
+  perform app.evaluate_vault(p_vault_id, p_now);
+  return app.show_asset(v_asset);
+end
 $function$;
 
 CREATE OR REPLACE FUNCTION api.write_memory(p_subject text, p_email text, p_team_id uuid, p_memory_id uuid, p_ciphertext bytea, p_agent_key text, p_rotation_seq integer, p_elapsed_ms double precision)
@@ -3409,6 +4468,55 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.advance_vault(p_vault app.vaults, p_now timestamp with time zone)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_change app.vault_changes := app.next_change(p_vault, p_now);
+  v_claim app.vault_claims;
+  v_person app.vault_people;
+  v_reminders int;
+begin
+  if v_change.id is not null then
+    perform app.execute_change(v_change, p_now);
+    return true;
+  end if;
+  select * into v_claim from app.vault_claims
+   where vault_id = p_vault.id and state = 'gathering_votes' and expires_at <= p_now;
+  if found then
+    perform app.end_claim(v_claim, 'expired', 'service', p_now);
+    return true;
+  end if;
+  select * into v_person from app.vault_people
+   where vault_id = p_vault.id and status = 'pending' and expires_at <= p_now limit 1;
+  if found then
+    perform app.end_person(v_person, 'expired', 'service', p_now);
+    return true;
+  end if;
+  if p_vault.state = 'active' and p_vault.switch_enabled then
+    select count(*) into v_reminders from unnest(app.reminder_times(p_vault)) t where t <= p_now;
+    if v_reminders > p_vault.reminders then
+      perform app.remind_owner(p_vault, v_reminders, p_now);
+      return true;
+    elsif p_vault.reminders > 0 and p_now >= app.vault_deadline(p_vault) and app.has_heir(p_vault.id) then
+      perform app.begin_release(p_vault, 'dead_man_switch', null, p_vault.switch_window_hours, 'service', null, p_now);
+      return true;
+    end if;
+  elsif p_vault.state = 'releasing' and p_now >= p_vault.release_at then
+    if app.can_release(p_vault) then
+      perform app.complete_release(p_vault, p_now);
+      return true;
+    elsif p_vault.blocked_since is null then
+      perform app.block_release(p_vault, p_now);
+      return true;
+    end if;
+  end if;
+  return false;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.append_audit(p_team_id uuid, p_actor text, p_action text, p_resource_type text, p_resource_id text, p_metadata jsonb)
  RETURNS void
  LANGUAGE plpgsql
@@ -3435,6 +4543,88 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.apply_settings(p_change app.vault_changes, p_now timestamp with time zone)
+ RETURNS void
+ LANGUAGE sql
+ SET search_path TO ''
+AS $function$
+  update app.vaults
+     set switch_since = case
+           when p_change.trigger = 'dead_man_switch' and p_change.enabled and not switch_enabled then p_now
+           else switch_since end,
+         switch_enabled = case p_change.trigger
+           when 'dead_man_switch' then coalesce(p_change.enabled, switch_enabled) else switch_enabled end,
+         switch_interval_days = coalesce(p_change.interval_days, switch_interval_days),
+         switch_grace_days = coalesce(p_change.grace_days, switch_grace_days),
+         switch_window_hours = case p_change.trigger
+           when 'dead_man_switch' then coalesce(p_change.window_hours, switch_window_hours)
+           else switch_window_hours end,
+         manual_window_hours = case p_change.trigger
+           when 'manual' then coalesce(p_change.window_hours, manual_window_hours) else manual_window_hours end,
+         claim_enabled = case p_change.trigger
+           when 'guardian_claim' then coalesce(p_change.enabled, claim_enabled) else claim_enabled end,
+         claim_quorum = coalesce(p_change.quorum, claim_quorum),
+         claim_window_hours = case p_change.trigger
+           when 'guardian_claim' then coalesce(p_change.window_hours, claim_window_hours)
+           else claim_window_hours end
+   where id = p_change.vault_id
+$function$;
+
+CREATE OR REPLACE FUNCTION app.as_audit_entry(p_entry app.vault_audit_entries)
+ RETURNS app.audit_entries
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+ SET search_path TO ''
+AS $function$
+  select row(
+    p_entry.vault_id, p_entry.seq, p_entry.id, p_entry.actor, p_entry.action, p_entry.resource_type,
+    p_entry.resource_id, p_entry.metadata, p_entry.prev_hash, p_entry.entry_hash, p_entry.created_at
+  )::app.audit_entries
+$function$;
+
+CREATE OR REPLACE FUNCTION app.begin_release(p_vault app.vaults, p_trigger text, p_claim_id uuid, p_window_hours integer, p_actor text, p_request_id uuid, p_now timestamp with time zone)
+ RETURNS app.vaults
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_vault app.vaults := p_vault;
+begin
+  v_vault.state := 'releasing';
+  v_vault.trigger := p_trigger;
+  v_vault.claim_id := p_claim_id;
+  v_vault.releasing_since := p_now;
+  v_vault.release_at := p_now + make_interval(hours => p_window_hours);
+  v_vault.last_request_id := coalesce(p_request_id, p_vault.last_request_id);
+  v_vault := app.move_vault(p_vault, v_vault);
+  perform app.record_vault(v_vault.id, p_actor, 'release.begin', 'vault', v_vault.id, jsonb_build_object(
+    'trigger', p_trigger, 'release_at', app.iso(v_vault.release_at), 'claim_id', p_claim_id),
+    'vault.releasing', p_now);
+  perform app.tell_vault(v_vault, 'vault_releasing', array['owner', 'guardians'], jsonb_build_object(
+    'trigger', p_trigger, 'release_at', app.iso(v_vault.release_at)));
+  return v_vault;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.block_release(p_vault app.vaults, p_now timestamp with time zone)
+ RETURNS app.vaults
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_vault app.vaults := p_vault;
+  v_reason text := case when app.has_heir(p_vault.id) then 'nothing_to_open' else 'no_confirmed_heir' end;
+begin
+  v_vault.blocked_since := p_now;
+  v_vault := app.move_vault(p_vault, v_vault);
+  perform app.record_vault(v_vault.id, 'service', 'release.block', 'vault', v_vault.id,
+    jsonb_build_object('reason', v_reason), 'vault.release_blocked', p_now);
+  perform app.tell_vault(v_vault, 'vault_release_blocked', array['owner', 'guardians'],
+    jsonb_build_object('reason', v_reason));
+  return v_vault;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.call_job(p_name text)
  RETURNS bigint
  LANGUAGE plpgsql
@@ -3457,6 +4647,56 @@ begin
     body := '{}'::jsonb,
     headers := jsonb_build_object('content-type', 'application/json', 'authorization', 'Bearer ' || v_secret),
     timeout_milliseconds := v_job.timeout_seconds * 1000);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.can_release(p_vault app.vaults)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select app.has_heir(p_vault.id) and case
+    when exists (select from app.vault_people where vault_id = p_vault.id and wrapped_share is not null) then
+      app.vault_threshold(p_vault.sss_preset) <= (
+        select count(*) from app.vault_people
+         where vault_id = p_vault.id and status = 'confirmed' and wrapped_share is not null)
+    else exists (
+      select from app.vault_asset_keys k join app.vault_people p on p.id = k.person_id
+       where p.vault_id = p_vault.id and p.role = 'heir' and p.status = 'confirmed')
+  end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.cancel_release(p_vault app.vaults, p_cause text, p_actor text, p_request_id uuid, p_now timestamp with time zone)
+ RETURNS app.vaults
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_vault app.vaults := p_vault;
+begin
+  v_vault.state := 'active';
+  v_vault.trigger := null;
+  v_vault.claim_id := null;
+  v_vault.releasing_since := null;
+  v_vault.release_at := null;
+  v_vault.blocked_since := null;
+  v_vault.released_at := null;
+  v_vault.last_request_id := coalesce(p_request_id, p_vault.last_request_id);
+  if p_cause <> 'contested' then
+    v_vault.last_check_in_at := p_now;
+    v_vault.reminders := 0;
+    v_vault.reminded_at := null;
+  end if;
+  v_vault := app.move_vault(p_vault, v_vault);
+  perform app.record_vault(v_vault.id, p_actor, 'release.cancel', 'vault', v_vault.id,
+    jsonb_build_object('cause', p_cause, 'trigger', p_vault.trigger), 'vault.release_canceled', p_now);
+  -- Heirs know of it only when they were told that it is released.
+  perform app.tell_vault(v_vault, 'vault_release_canceled',
+    array['owner', 'guardians', case p_vault.state when 'released' then 'heirs' end],
+    jsonb_build_object('cause', p_cause));
+  perform app.end_claim(c, 'contested', p_actor, p_now) from app.vault_claims c where c.id = p_vault.claim_id;
+  return v_vault;
 end
 $function$;
 
@@ -3508,6 +4748,27 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.complete_release(p_vault app.vaults, p_now timestamp with time zone)
+ RETURNS app.vaults
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_vault app.vaults := p_vault;
+begin
+  v_vault.state := 'released';
+  v_vault.released_at := p_now;
+  v_vault.blocked_since := null;
+  v_vault := app.move_vault(p_vault, v_vault);
+  perform app.record_vault(v_vault.id, 'service', 'release.complete', 'vault', v_vault.id,
+    jsonb_build_object('trigger', v_vault.trigger, 'key_epoch', v_vault.key_epoch), 'vault.released', p_now);
+  perform app.tell_vault(v_vault, 'vault_released', array['heirs'], '{}');
+  perform app.tell_vault(v_vault, 'vault_released_notice', array['owner', 'guardians'],
+    jsonb_build_object('released_at', app.iso(p_now)));
+  return v_vault;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.configure_schedule(p_functions_url text, p_cron_secret text)
  RETURNS integer
  LANGUAGE plpgsql
@@ -3542,6 +4803,21 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.confirm_person(p_person app.vault_people, p_actor text, p_now timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+begin
+  update app.vault_people set status = 'confirmed', confirmed_at = p_now
+   where id = p_person.id and status = 'accepted';
+  if found then
+    perform app.record_vault(p_person.vault_id, p_actor, p_person.role || '.confirm', 'person', p_person.id,
+      jsonb_build_object('role', p_person.role, 'status', 'confirmed'), 'vault.person_updated', p_now);
+  end if;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.count_admins(p_team_id uuid, p_except uuid)
  RETURNS integer
  LANGUAGE sql
@@ -3552,6 +4828,16 @@ AS $function$
     from app.team_members m
     join app.team_grants g on g.team_id = m.team_id and g.account_id = m.account_id
    where m.team_id = p_team_id and m.role = 'admin' and m.status = 'active' and m.account_id <> p_except
+$function$;
+
+CREATE OR REPLACE FUNCTION app.count_guardians(p_vault_id uuid)
+ RETURNS integer
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select count(*)::int from app.vault_people
+   where vault_id = p_vault_id and role = 'guardian' and status = 'confirmed'
 $function$;
 
 CREATE OR REPLACE FUNCTION app.count_registered(p_log app.logs, p_sequences bigint[], p_block_hashes bytea[])
@@ -3624,6 +4910,16 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.count_votes(p_claim_id uuid, p_vote text)
+ RETURNS integer
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select count(*)::int from app.vault_votes o join app.vault_people p on p.id = o.person_id
+   where o.claim_id = p_claim_id and o.vote = p_vote and p.status = 'confirmed'
+$function$;
+
 CREATE OR REPLACE FUNCTION app.cron_expression(p_every_minutes integer)
  RETURNS text
  LANGUAGE sql
@@ -3646,6 +4942,32 @@ CREATE OR REPLACE FUNCTION app.cycle_start(p_period_start timestamp with time zo
 AS $function$
 begin
   return coalesce(p_period_start, date_trunc('month', now(), 'UTC'));
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.decide_claim(p_claim app.vault_claims, p_actor text, p_now timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_vault app.vaults;
+begin
+  select * into v_vault from app.vaults where id = p_claim.vault_id;
+  if app.count_votes(p_claim.id, 'reject') >= p_claim.quorum then
+    if p_claim.state = 'approved' then
+      perform app.cancel_release(v_vault, 'contested', p_actor, null, p_now);
+    else
+      perform app.end_claim(p_claim, 'contested', p_actor, p_now);
+    end if;
+  elsif p_claim.state = 'gathering_votes' and app.count_votes(p_claim.id, 'concur') >= p_claim.quorum then
+    update app.vault_claims set state = 'approved' where id = p_claim.id and state = 'gathering_votes';
+    perform app.record_vault(v_vault.id, p_actor, 'claim.approve', 'claim', p_claim.id,
+      jsonb_build_object('quorum', p_claim.quorum), 'vault.claim_updated', p_now);
+    select * into v_vault from app.vaults where id = p_claim.vault_id;
+    perform app.begin_release(
+      v_vault, 'guardian_claim', p_claim.id, v_vault.claim_window_hours, p_actor, null, p_now);
+  end if;
 end
 $function$;
 
@@ -3888,6 +5210,24 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.end_claim(p_claim app.vault_claims, p_state text, p_actor text, p_now timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+begin
+  update app.vault_claims set state = p_state, ended_at = p_now where id = p_claim.id and state = p_claim.state;
+  update app.vault_people
+     set cooldown_until = p_now + make_interval(days => cooldown_days),
+         cooldown_days = case when p_state = 'contested' then least(cooldown_days * 2, 365) else cooldown_days end
+   where id = p_claim.person_id;
+  perform app.record_vault(p_claim.vault_id, p_actor, 'claim.' || p_state, 'claim', p_claim.id, '{}',
+    'vault.claim_updated', p_now);
+  perform app.tell_vault(v, 'vault_claim_ended', array['owner', 'guardians'], jsonb_build_object('outcome', p_state))
+    from app.vaults v where v.id = p_claim.vault_id;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.end_key(p_key app.api_keys, p_actor text)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -3907,6 +5247,119 @@ begin
   end if;
   return jsonb_build_object(
     'id', v_key.id, 'revoked_at', app.iso(v_key.revoked_at), 'message', 'api_key_revoked');
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.end_person(p_person app.vault_people, p_status text, p_actor text, p_now timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+begin
+  update app.vault_people
+     set status = p_status, ended_at = p_now, wrapped_share = null
+   where id = p_person.id and status = p_person.status;
+  delete from app.vault_asset_keys where person_id = p_person.id;
+  delete from app.vault_tokens where person_id = p_person.id;
+  -- What they voted while a claim is open no longer counts.
+  delete from app.vault_votes o using app.vault_claims c
+   where o.person_id = p_person.id and c.id = o.claim_id and c.state = 'gathering_votes';
+  update app.vault_changes set state = 'canceled'
+   where person_id = p_person.id and state = 'pending' and p_status <> 'removed';
+  perform app.record_vault(p_person.vault_id, p_actor, p_person.role || '.' || p_status, 'person', p_person.id,
+    jsonb_build_object('role', p_person.role, 'status', p_status), 'vault.person_updated', p_now);
+  if p_status in ('declined', 'expired') then
+    perform app.tell_vault(v, 'vault_person_left', array['owner'], jsonb_build_object(
+      'person', p_person.name, 'role', p_person.role, 'status', p_status))
+      from app.vaults v where v.id = p_person.vault_id;
+  end if;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.enter_alive(p_vault_id uuid, p_key_hash bytea, p_subject text, p_email text)
+ RETURNS app.vault_visit
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_visit app.vault_visit;
+begin
+  v_visit.caller := app.find_vault_caller(p_key_hash, p_subject, p_email, 'vault:check_in');
+  if (v_visit.caller).proof = 'key' then
+    perform app.refuse('proof_of_life_required');
+  end if;
+  v_visit.vault := app.lock_vault(v_visit.caller, p_vault_id);
+  return v_visit;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.enter_by_token(p_vault_id uuid, p_token_hash bytea, p_now timestamp with time zone)
+ RETURNS app.vault_guest
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_guest app.vault_guest;
+  v_person app.vault_people;
+begin
+  select p.* into v_person
+    from app.vault_tokens t join app.vault_people p on p.id = t.person_id where t.token_hash = p_token_hash;
+  if not found or v_person.vault_id <> coalesce(p_vault_id, v_person.vault_id) then
+    perform app.refuse('invitation_not_found');
+  end if;
+  perform 1 from app.vaults where id = v_person.vault_id for no key update;
+  v_guest.vault := app.evaluate_vault(v_person.vault_id, p_now);
+  -- Under the lock: they may have been removed meanwhile, or come too late.
+  select * into v_person from app.vault_people where id = v_person.id and ended_at is null;
+  if not found then
+    perform app.refuse('invitation_not_found');
+  end if;
+  v_guest.person := v_person;
+  return v_guest;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.enter_guardian(p_vault_id uuid, p_token_hash bytea, p_now timestamp with time zone)
+ RETURNS app.vault_guest
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_guest app.vault_guest := app.enter_by_token(p_vault_id, p_token_hash, p_now);
+begin
+  if (v_guest.person).role <> 'guardian' then
+    perform app.refuse('forbidden_person', jsonb_build_object('role', (v_guest.person).role));
+  elsif (v_guest.person).status <> 'confirmed' then
+    perform app.refuse('forbidden_person', jsonb_build_object('status', (v_guest.person).status));
+  end if;
+  return v_guest;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.enter_heir(p_vault_id uuid, p_token_hash bytea, p_now timestamp with time zone)
+ RETURNS app.vault_guest
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_guest app.vault_guest := app.enter_by_token(p_vault_id, p_token_hash, p_now);
+  v_person app.vault_people := v_guest.person;
+begin
+  if v_person.role <> 'heir' then
+    perform app.refuse('forbidden_person', jsonb_build_object('role', v_person.role));
+  elsif v_person.status <> 'confirmed' then
+    perform app.refuse('forbidden_person', jsonb_build_object('status', v_person.status));
+  elsif (v_guest.vault).state <> 'released' then
+    perform app.refuse('not_released');
+  elsif v_person.picked_up_at is null then
+    update app.vault_people set picked_up_at = p_now where id = v_person.id;
+    update app.vaults set picked_up_at = coalesce(picked_up_at, p_now) where id = p_vault_id and state = 'released';
+    perform app.record_vault(p_vault_id, 'heir:' || v_person.id, 'release.pick_up', 'person', v_person.id,
+      jsonb_build_object('key_epoch', (v_guest.vault).key_epoch), 'vault.picked_up', p_now);
+    perform app.tell_vault(v_guest.vault, 'vault_picked_up', array['owner'],
+      jsonb_build_object('person', v_person.name));
+  end if;
+  return v_guest;
 end
 $function$;
 
@@ -4000,6 +5453,61 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.enter_vault(p_vault_id uuid, p_key_hash bytea, p_subject text, p_email text, p_now timestamp with time zone, p_states text[] DEFAULT NULL::text[])
+ RETURNS app.vault_visit
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_visit app.vault_visit;
+begin
+  v_visit.caller := app.find_vault_caller(p_key_hash, p_subject, p_email, null);
+  perform app.lock_vault(v_visit.caller, p_vault_id);
+  v_visit.vault := app.evaluate_vault(p_vault_id, p_now);
+  if p_states is not null then
+    perform app.require_state(v_visit.vault, p_states);
+  end if;
+  return v_visit;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.evaluate_vault(p_vault_id uuid, p_now timestamp with time zone)
+ RETURNS app.vaults
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_vault app.vaults;
+begin
+  loop
+    select * into v_vault from app.vaults where id = p_vault_id;
+    exit when not app.advance_vault(v_vault, p_now);
+  end loop;
+  update app.vaults set look_at = app.vault_look_at(v_vault, p_now) where id = p_vault_id returning * into v_vault;
+  return v_vault;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.execute_change(p_change app.vault_changes, p_now timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+begin
+  update app.vault_changes set state = 'done' where id = p_change.id and state = 'pending';
+  if p_change.kind = 'configure' then
+    perform app.apply_settings(p_change, p_now);
+  else
+    perform app.end_person(p, 'removed', 'service', p_now)
+      from app.vault_people p where p.id = p_change.person_id and p.ended_at is null;
+  end if;
+  perform app.record_vault(p_change.vault_id, 'service', 'change.done', 'change', p_change.id,
+    jsonb_build_object('kind', p_change.kind, 'trigger', p_change.trigger), 'vault.change_updated', p_now);
+  perform app.tell_vault(v, 'vault_change_done', array['owner'], jsonb_build_object('change', p_change.kind))
+    from app.vaults v where v.id = p_change.vault_id;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.fail_snapshot(p_snapshot app.snapshots)
  RETURNS void
  LANGUAGE plpgsql
@@ -4009,6 +5517,23 @@ begin
   update app.snapshots set status = 'failed' where id = p_snapshot.id;
   perform app.give_back_bytes(
     p_snapshot.account_id, p_snapshot.byte_size, p_snapshot.cost_milli, p_snapshot.id);
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.find_asset(p_vault_id uuid, p_asset_id uuid)
+ RETURNS app.vault_assets
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO ''
+AS $function$
+declare
+  v_asset app.vault_assets;
+begin
+  select * into v_asset from app.vault_assets where id = p_asset_id and vault_id = p_vault_id;
+  if not found then
+    perform app.refuse('asset_not_found');
+  end if;
+  return v_asset;
 end
 $function$;
 
@@ -4066,6 +5591,24 @@ AS $function$
   having count(*) = 1
 $function$;
 
+CREATE OR REPLACE FUNCTION app.find_person(p_vault_id uuid, p_role text, p_person_id uuid)
+ RETURNS app.vault_people
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO ''
+AS $function$
+declare
+  v_person app.vault_people;
+begin
+  select * into v_person from app.vault_people
+   where id = p_person_id and vault_id = p_vault_id and role = p_role and status <> 'removed';
+  if not found then
+    perform app.refuse('person_not_found');
+  end if;
+  return v_person;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.find_principal(p_credential_kind text, p_credential_hash bytea, OUT principal app.principal, OUT refusal text)
  RETURNS record
  LANGUAGE plpgsql
@@ -4088,6 +5631,7 @@ begin
     when v_key.id is null then 'invalid_api_key'
     when v_key.revoked_at is not null then 'api_key_revoked'
     when v_key.account_id is null then 'owner_not_found'
+    when v_key.scopes is not null then 'forbidden_scope'
   end;
   if v_key.team_id is null then
     principal := row(v_key.account_id, v_key.account_id, v_key.account_id, true, 'admin', v_key.id)::app.principal;
@@ -4157,6 +5701,36 @@ begin
    where account_id = p_team.account_id;
   perform app.tell_owner(p_team, 'seat_added', v_seats);
   return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.find_vault_caller(p_key_hash bytea, p_subject text, p_email text, p_scope text)
+ RETURNS app.vault_caller
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_key app.api_keys;
+begin
+  if p_key_hash is null then
+    return row(app.open_user(p_subject, p_email), p_subject, 'session')::app.vault_caller;
+  end if;
+  select * into v_key from app.api_keys where key_hash = p_key_hash;
+  if not found then
+    perform app.refuse('invalid_api_key');
+  elsif v_key.revoked_at is not null then
+    perform app.refuse('api_key_revoked');
+  elsif v_key.account_id is null then
+    perform app.refuse('owner_not_found');
+  elsif v_key.team_id is not null then
+    perform app.refuse('user_key_required');
+  elsif v_key.scopes is not null and p_scope is null then
+    perform app.refuse('forbidden_scope', jsonb_build_object('scopes', v_key.scopes));
+  end if;
+  perform app.touch_key(v_key.id);
+  return row(
+    v_key.account_id, coalesce((select subject from app.accounts where id = v_key.account_id), 'owner'),
+    case when p_scope = any (v_key.scopes) then 'check_in' else 'key' end)::app.vault_caller;
 end
 $function$;
 
@@ -4232,6 +5806,15 @@ begin
     values (p_account_id, 'snapshot_refund', p_cost_milli, p_bytes, p_reference);
   end if;
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.has_heir(p_vault_id uuid)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select exists (select from app.vault_people where vault_id = p_vault_id and role = 'heir' and status = 'confirmed')
 $function$;
 
 CREATE OR REPLACE FUNCTION app.hash_audit_entry(p_entry app.audit_entries)
@@ -4312,6 +5895,17 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.invite_person(p_person app.vault_people)
+ RETURNS void
+ LANGUAGE sql
+ SET search_path TO ''
+AS $function$
+  select app.queue_mail('vault_invitation', p_person.email, p_person.id, jsonb_build_object(
+           'vault_name', v.name, 'vault_id', v.id, 'role', p_person.role, 'inviter', a.email,
+           'expires_at', app.iso(p_person.expires_at)))
+    from app.vaults v join app.accounts a on a.id = v.account_id where v.id = p_person.vault_id
+$function$;
+
 CREATE OR REPLACE FUNCTION app.is_audit_metadata(p_metadata jsonb)
  RETURNS boolean
  LANGUAGE sql
@@ -4336,6 +5930,26 @@ AS $function$
   select exists (
     select from app.audit_entries
      where team_id = p_team_id and action = p_action and metadata ->> 'change_id' = p_change_id::text)
+$function$;
+
+CREATE OR REPLACE FUNCTION app.is_weaker(p_vault app.vaults, p_change app.vault_changes)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO ''
+AS $function$
+  select coalesce(case p_change.trigger
+    when 'dead_man_switch' then p_vault.switch_enabled and (
+      not coalesce(p_change.enabled, true)
+      or coalesce(p_change.interval_days < p_vault.switch_interval_days, false)
+      or coalesce(p_change.grace_days < p_vault.switch_grace_days, false)
+      or coalesce(p_change.window_hours < p_vault.switch_window_hours, false))
+    when 'manual' then p_change.window_hours < p_vault.manual_window_hours
+    else p_vault.claim_enabled and (
+      not coalesce(p_change.enabled, true)
+      or coalesce(p_change.quorum < p_vault.claim_quorum, false)
+      or coalesce(p_change.window_hours < p_vault.claim_window_hours, false))
+  end, false)
 $function$;
 
 CREATE OR REPLACE FUNCTION app.iso(p_at timestamp with time zone)
@@ -4448,6 +6062,23 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.lock_vault(p_caller app.vault_caller, p_vault_id uuid)
+ RETURNS app.vaults
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_vault app.vaults;
+begin
+  select * into v_vault from app.vaults
+   where id = p_vault_id and account_id = p_caller.account_id for no key update;
+  if not found then
+    perform app.refuse('vault_not_found');
+  end if;
+  return v_vault;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.mail_attempts_max()
  RETURNS integer
  LANGUAGE sql
@@ -4481,6 +6112,44 @@ begin
    where id = new.account_id;
   return new;
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.move_vault(p_from app.vaults, p_to app.vaults)
+ RETURNS app.vaults
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_vault app.vaults;
+begin
+  update app.vaults
+     set state = p_to.state, version = p_from.version + 1, key_epoch = p_to.key_epoch, trigger = p_to.trigger,
+         claim_id = p_to.claim_id, releasing_since = p_to.releasing_since, release_at = p_to.release_at,
+         blocked_since = p_to.blocked_since, released_at = p_to.released_at, picked_up_at = p_to.picked_up_at,
+         last_check_in_at = p_to.last_check_in_at, reminders = p_to.reminders, reminded_at = p_to.reminded_at,
+         last_request_id = p_to.last_request_id
+   where id = p_from.id and state = p_from.state and version = p_from.version
+  returning * into v_vault;
+  if not found then
+    -- Nobody gets here who holds the lock; whoever did not is asked to try again.
+    raise exception using errcode = '40001', message = 'the vault has moved on';
+  end if;
+  return v_vault;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.next_change(p_vault app.vaults, p_now timestamp with time zone)
+ RETURNS app.vault_changes
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select c.* from app.vault_changes c
+   where c.vault_id = p_vault.id and c.state = 'pending' and c.executes_at <= p_now
+     and (c.proven or c.requested_at < p_vault.last_check_in_at)
+     and (p_vault.state = 'active' or (p_vault.state = 'releasing'
+       and (c.executes_at <= p_vault.release_at or p_vault.blocked_since is not null)))
+   order by c.executes_at, c.id limit 1
 $function$;
 
 CREATE OR REPLACE FUNCTION app.open_customer(p_subject text)
@@ -4645,6 +6314,30 @@ AS $function$
     (select default_role from app.sso_configs where team_id = p_user.team_id), 'read')
 $function$;
 
+CREATE OR REPLACE FUNCTION app.queue_change(p_visit app.vault_visit, p_change app.vault_changes, p_now timestamp with time zone)
+ RETURNS app.vault_changes
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_vault app.vaults := p_visit.vault;
+  v_change app.vault_changes := p_change;
+begin
+  v_change.vault_id := v_vault.id;
+  v_change.proven := (p_visit.caller).proof <> 'key';
+  v_change.state := 'pending';
+  v_change.requested_at := p_now;
+  v_change.executes_at := p_now + app.vault_cooling(v_vault);
+  insert into app.vault_changes select v_change.*;
+  perform app.record_vault(v_vault.id, (p_visit.caller).actor, 'change.request', 'change', v_change.id,
+    jsonb_build_object('kind', v_change.kind, 'trigger', v_change.trigger,
+      'executes_at', app.iso(v_change.executes_at)), 'vault.change_updated', p_now);
+  perform app.tell_vault(v_vault, 'vault_change_pending', array['owner'], jsonb_build_object(
+    'change', v_change.kind, 'executes_at', app.iso(v_change.executes_at)));
+  return v_change;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.queue_mail(p_kind text, p_recipient text, p_subject_id uuid, p_facts jsonb)
  RETURNS uuid
  LANGUAGE plpgsql
@@ -4694,6 +6387,38 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.record_vault(p_vault_id uuid, p_actor text, p_action text, p_resource_type text, p_resource_id uuid, p_metadata jsonb, p_event text, p_now timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_entry app.vault_audit_entries;
+  v_account_id uuid;
+begin
+  select v.id, v.audit_seq + 1, v.audit_hash, v.account_id
+    into v_entry.vault_id, v_entry.seq, v_entry.prev_hash, v_account_id
+    from app.vaults v where v.id = p_vault_id;
+  v_entry.id := gen_random_uuid();
+  v_entry.actor := p_actor;
+  v_entry.action := p_action;
+  v_entry.resource_type := p_resource_type;
+  v_entry.resource_id := p_resource_id::text;
+  v_entry.metadata := jsonb_strip_nulls(p_metadata);
+  -- Never before the entry before it, whatever the clock did.
+  v_entry.created_at := greatest(
+    date_trunc('milliseconds', p_now),
+    (select e.created_at from app.vault_audit_entries e where e.vault_id = p_vault_id and e.seq = v_entry.seq - 1));
+  v_entry.entry_hash := app.hash_audit_entry(app.as_audit_entry(v_entry));
+  insert into app.vault_audit_entries select v_entry.*;
+  update app.vaults set audit_seq = v_entry.seq, audit_hash = v_entry.entry_hash where id = p_vault_id;
+  if p_event is not null then
+    perform app.emit_event(v_account_id, p_event,
+      jsonb_build_object('vault_id', p_vault_id, p_resource_type || '_id', p_resource_id) || v_entry.metadata);
+  end if;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.refuse(p_code text, p_details jsonb DEFAULT '{}'::jsonb)
  RETURNS void
  LANGUAGE plpgsql
@@ -4731,6 +6456,37 @@ begin
     'expected_sequence', coalesce(p_log.head_sequence + 1, 0), 'head', p_log.head_sequence,
     'conflicts', '[]'::jsonb));
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.remind_owner(p_vault app.vaults, p_reminders integer, p_now timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_vault app.vaults;
+begin
+  update app.vaults set reminders = p_reminders, reminded_at = coalesce(reminded_at, p_now)
+   where id = p_vault.id and state = 'active' and reminders = p_vault.reminders
+  returning * into v_vault;
+  perform app.record_vault(v_vault.id, 'service', 'check_in.remind', 'vault', v_vault.id,
+    jsonb_build_object('reminder', p_reminders, 'deadline', app.iso(app.vault_deadline(v_vault))),
+    'vault.check_in_due', p_now);
+  perform app.tell_vault(v_vault, 'vault_check_in_due', array['owner'],
+    jsonb_build_object('deadline', app.iso(app.vault_deadline(v_vault))));
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.reminder_times(p_vault app.vaults)
+ RETURNS timestamp with time zone[]
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+ SET search_path TO ''
+AS $function$
+  select array_agg(t order by t) from unnest(array[
+    app.vault_due_at(p_vault),
+    app.vault_due_at(p_vault) + make_interval(hours => 12 * p_vault.switch_grace_days),
+    app.vault_due_at(p_vault) + make_interval(hours => 24 * (p_vault.switch_grace_days - 1))]) t
 $function$;
 
 CREATE OR REPLACE FUNCTION app.require_exact_grants(p_team_id uuid, p_revoked uuid, p_member_ids text[])
@@ -4796,6 +6552,34 @@ begin
   if v_plan is distinct from p_plan then
     perform app.refuse('plan_required',
       jsonb_build_object('plan', coalesce(v_plan, 'free'), 'required_plan', p_plan));
+  end if;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.require_share_room(p_vault app.vaults, p_person_id uuid)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+begin
+  if app.vault_shares(p_vault.sss_preset) <= (
+    select count(*) from app.vault_people
+     where vault_id = p_vault.id and wrapped_share is not null and id <> p_person_id) then
+    perform app.refuse('vault_limit_reached', jsonb_build_object(
+      'limit', app.vault_shares(p_vault.sss_preset), 'of', 'shares'));
+  end if;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.require_state(p_vault app.vaults, p_states text[])
+ RETURNS void
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO ''
+AS $function$
+begin
+  if p_vault.state <> all (p_states) then
+    perform app.refuse('wrong_vault_state', jsonb_build_object('state', p_vault.state, 'allowed', p_states));
   end if;
 end
 $function$;
@@ -5153,7 +6937,20 @@ AS $function$
     'revoked_at', app.iso(p_key.revoked_at),
     'last_used_at', app.iso(p_key.last_used_at),
     'state', case when p_key.revoked_at is null then 'active' else 'revoked' end
-  )
+  ) || case when p_key.scopes is null then '{}' else jsonb_build_object('scopes', p_key.scopes) end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.show_asset(p_asset app.vault_assets)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select jsonb_build_object(
+    'id', p_asset.id, 'name', p_asset.name, 'byte_size', octet_length(p_asset.ciphertext),
+    'key_epoch', p_asset.key_epoch, 'created_at', app.iso(p_asset.created_at),
+    'wrapped_for', coalesce((select jsonb_agg(k.person_id order by k.person_id)
+      from app.vault_asset_keys k where k.asset_id = p_asset.id), '[]'))
 $function$;
 
 CREATE OR REPLACE FUNCTION app.show_audit_entry(p_entry app.audit_entries)
@@ -5174,6 +6971,95 @@ AS $function$
     'entry_hash', encode(p_entry.entry_hash, 'hex'),
     'created_at', app.iso(p_entry.created_at)
   )
+$function$;
+
+CREATE OR REPLACE FUNCTION app.show_change(p_change app.vault_changes)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select jsonb_strip_nulls(jsonb_build_object(
+    'id', p_change.id, 'kind', p_change.kind, 'person_id', p_change.person_id, 'trigger', p_change.trigger,
+    'requested_at', app.iso(p_change.requested_at), 'executes_at', app.iso(p_change.executes_at),
+    'needs_check_in', not p_change.proven))
+$function$;
+
+CREATE OR REPLACE FUNCTION app.show_claim(p_claim app.vault_claims)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select jsonb_build_object(
+    'id', p_claim.id, 'claimant_id', p_claim.person_id, 'state', p_claim.state, 'reason', p_claim.reason,
+    'quorum', p_claim.quorum,
+    'concur', (select count(*) from app.vault_votes where claim_id = p_claim.id and vote = 'concur'),
+    'reject', (select count(*) from app.vault_votes where claim_id = p_claim.id and vote = 'reject'),
+    'created_at', app.iso(p_claim.created_at), 'expires_at', app.iso(p_claim.expires_at))
+$function$;
+
+CREATE OR REPLACE FUNCTION app.show_guest(p_guest app.vault_guest)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select jsonb_build_object(
+      'vault_id', (p_guest.vault).id, 'vault_name', (p_guest.vault).name,
+      'person_id', (p_guest.person).id, 'role', (p_guest.person).role, 'name', (p_guest.person).name,
+      'status', (p_guest.person).status, 'public_key', (p_guest.person).public_key,
+      'expires_at', case when (p_guest.person).status = 'pending' then app.iso((p_guest.person).expires_at) end,
+      'released', (p_guest.vault).state = 'released')
+    || case when (p_guest.person).role = 'guardian' and (p_guest.person).status = 'confirmed' then jsonb_build_object(
+      'state', (p_guest.vault).state, 'release_at', app.iso((p_guest.vault).release_at),
+      'claim', (select app.show_claim(c) from app.vault_claims c
+        where c.vault_id = (p_guest.vault).id and (c.state = 'gathering_votes' or c.id = (p_guest.vault).claim_id)
+        order by c.created_at desc limit 1)) else '{}' end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.show_person(p_person app.vault_people)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select jsonb_build_object(
+      'id', p_person.id, 'name', p_person.name, 'email', p_person.email, 'status', p_person.status,
+      'public_key', p_person.public_key, 'has_share', p_person.wrapped_share is not null,
+      'expires_at', case when p_person.status = 'pending' then app.iso(p_person.expires_at) end,
+      'accepted_at', app.iso(p_person.accepted_at), 'confirmed_at', app.iso(p_person.confirmed_at),
+      'created_at', app.iso(p_person.created_at))
+    || case when p_person.wallet_address is null then '{}'
+         else jsonb_build_object('walletAddress', p_person.wallet_address) end
+    || case p_person.role when 'heir' then jsonb_build_object('picked_up_at', app.iso(p_person.picked_up_at))
+         else jsonb_build_object('cooldown_until', app.iso(p_person.cooldown_until)) end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.show_release(p_vault app.vaults)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select jsonb_build_object(
+    'config', jsonb_build_object(
+      'dead_man_switch', jsonb_build_object(
+        'enabled', p_vault.switch_enabled, 'check_in_interval_days', p_vault.switch_interval_days,
+        'grace_days', p_vault.switch_grace_days, 'veto_window_hours', p_vault.switch_window_hours),
+      'manual', jsonb_build_object('veto_window_hours', p_vault.manual_window_hours),
+      'guardian_claim', jsonb_build_object(
+        'enabled', p_vault.claim_enabled, 'quorum', p_vault.claim_quorum,
+        'veto_window_hours', p_vault.claim_window_hours)),
+    'last_check_in_at', app.iso(p_vault.last_check_in_at),
+    'check_in_due_at', case when p_vault.switch_enabled then app.iso(app.vault_due_at(p_vault)) end,
+    'deadline', case when p_vault.switch_enabled then app.iso(app.vault_deadline(p_vault)) end,
+    'trigger', p_vault.trigger,
+    'releasing_since', app.iso(p_vault.releasing_since),
+    'release_at', app.iso(p_vault.release_at),
+    'blocked_since', app.iso(p_vault.blocked_since),
+    'released_at', app.iso(p_vault.released_at),
+    'picked_up_at', app.iso(p_vault.picked_up_at))
 $function$;
 
 CREATE OR REPLACE FUNCTION app.show_rotation(p_team app.teams, p_revoked text, p_rewrapped integer, p_reason text)
@@ -5354,6 +7240,41 @@ AS $function$
     'rotation_seq', p_team.rotation_seq,
     'created_at', app.iso(p_team.created_at)
   )
+$function$;
+
+CREATE OR REPLACE FUNCTION app.show_vault(p_vault_id uuid)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select app.show_vault_line(v) || jsonb_build_object(
+    'release', app.show_release(v),
+    'heirs', coalesce((select jsonb_agg(app.show_person(p) order by p.created_at, p.id)
+      from app.vault_people p where p.vault_id = v.id and p.role = 'heir' and p.status <> 'removed'), '[]'),
+    'guardians', coalesce((select jsonb_agg(app.show_person(p) order by p.created_at, p.id)
+      from app.vault_people p where p.vault_id = v.id and p.role = 'guardian' and p.status <> 'removed'), '[]'),
+    'assets', coalesce((select jsonb_agg(app.show_asset(a) order by a.created_at, a.id)
+      from app.vault_assets a where a.vault_id = v.id), '[]'),
+    'claim', (select app.show_claim(c) from app.vault_claims c
+      where c.vault_id = v.id and (c.state = 'gathering_votes' or c.id = v.claim_id)
+      order by c.created_at desc limit 1),
+    'pending_changes', coalesce((select jsonb_agg(app.show_change(c) order by c.executes_at, c.id)
+      from app.vault_changes c where c.vault_id = v.id and c.state = 'pending'), '[]'))
+    from app.vaults v where v.id = p_vault_id
+$function$;
+
+CREATE OR REPLACE FUNCTION app.show_vault_line(p_vault app.vaults)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select jsonb_build_object(
+    'id', p_vault.id, 'name', p_vault.name, 'state', p_vault.state, 'sss_preset', p_vault.sss_preset,
+    'threshold', app.vault_threshold(p_vault.sss_preset), 'shares', app.vault_shares(p_vault.sss_preset),
+    'key_epoch', p_vault.key_epoch, 'release_at', app.iso(p_vault.release_at),
+    'created_at', app.iso(p_vault.created_at))
 $function$;
 
 CREATE OR REPLACE FUNCTION app.show_webhook(p_webhook app.webhooks)
@@ -5613,6 +7534,24 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.tell_vault(p_vault app.vaults, p_kind text, p_whom text[], p_facts jsonb)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_facts jsonb := jsonb_build_object('vault_name', p_vault.name, 'vault_id', p_vault.id) || p_facts;
+begin
+  if 'owner' = any (p_whom) then
+    perform app.queue_mail(p_kind, a.email, p_vault.id, v_facts)
+      from app.accounts a where a.id = p_vault.account_id and a.email is not null;
+  end if;
+  perform app.queue_mail(p_kind, p.email, p.id, v_facts)
+    from app.vault_people p
+   where p.vault_id = p_vault.id and p.status = 'confirmed' and p.role || 's' = any (p_whom);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.touch_key(p_key_id uuid)
  RETURNS void
  LANGUAGE plpgsql
@@ -5626,6 +7565,74 @@ begin
         for no key update skip locked
    );
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.vault_cooling(p_vault app.vaults)
+ RETURNS interval
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+ SET search_path TO ''
+AS $function$
+  select make_interval(hours => greatest(
+    24, p_vault.switch_window_hours, p_vault.manual_window_hours, p_vault.claim_window_hours))
+$function$;
+
+CREATE OR REPLACE FUNCTION app.vault_deadline(p_vault app.vaults)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+ SET search_path TO ''
+AS $function$
+  select greatest(
+    app.vault_due_at(p_vault) + make_interval(hours => 24 * p_vault.switch_grace_days),
+    p_vault.reminded_at + interval '24 hours')
+$function$;
+
+CREATE OR REPLACE FUNCTION app.vault_due_at(p_vault app.vaults)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+ SET search_path TO ''
+AS $function$
+  select greatest(p_vault.last_check_in_at, p_vault.switch_since)
+    + make_interval(hours => 24 * p_vault.switch_interval_days)
+$function$;
+
+CREATE OR REPLACE FUNCTION app.vault_look_at(p_vault app.vaults, p_now timestamp with time zone)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select least(
+    case when p_vault.state = 'active' and p_vault.switch_enabled then least(
+      (select min(t) from unnest(app.reminder_times(p_vault)) t where t > p_now),
+      case when app.has_heir(p_vault.id) then app.vault_deadline(p_vault) end) end,
+    case when p_vault.state = 'releasing' and p_vault.blocked_since is null then p_vault.release_at end,
+    (select min(executes_at) from app.vault_changes
+      where vault_id = p_vault.id and state = 'pending' and p_vault.state <> 'released'
+        and (proven or requested_at < p_vault.last_check_in_at)
+        and (p_vault.state = 'active' or p_vault.blocked_since is not null or executes_at <= p_vault.release_at)),
+    (select min(expires_at) from app.vault_claims where vault_id = p_vault.id and state = 'gathering_votes'),
+    (select min(expires_at) from app.vault_people where vault_id = p_vault.id and status = 'pending'))
+$function$;
+
+CREATE OR REPLACE FUNCTION app.vault_shares(p_sss_preset text)
+ RETURNS integer
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+ SET search_path TO ''
+AS $function$
+  select case p_sss_preset when 'standard' then 3 else 5 end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.vault_threshold(p_sss_preset text)
+ RETURNS integer
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+ SET search_path TO ''
+AS $function$
+  select case p_sss_preset when 'standard' then 2 else 3 end
 $function$;
 
 CREATE OR REPLACE FUNCTION app.webhook_attempts_max()
@@ -5658,6 +7665,26 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.wrap_asset(p_vault_id uuid, p_asset_id uuid, p_heir_ids uuid[], p_wrapped_keys text[])
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+declare
+  v_unknown jsonb;
+begin
+  select jsonb_agg(i) into v_unknown from unnest(p_heir_ids) i where not exists (
+    select from app.vault_people p
+     where p.id = i and p.vault_id = p_vault_id and p.role = 'heir' and p.ended_at is null);
+  if v_unknown is not null then
+    perform app.refuse('unknown_heir', jsonb_build_object('unknown', v_unknown));
+  end if;
+  insert into app.vault_asset_keys (asset_id, person_id, wrapped_key)
+  select p_asset_id, w.id, w.key from unnest(p_heir_ids, p_wrapped_keys) w (id, key)
+  on conflict (asset_id, person_id) do update set wrapped_key = excluded.wrapped_key;
+end
+$function$;
+
 -- Triggers --------------------------------------------------------------------------------------------------
 
 CREATE TRIGGER audit_entries_are_not_truncated BEFORE TRUNCATE ON app.audit_entries FOR EACH STATEMENT EXECUTE FUNCTION app.forbid_change();
@@ -5668,42 +7695,54 @@ CREATE TRIGGER subscription_changes_are_told AFTER UPDATE ON app.subscriptions F
 CREATE TRIGGER subscriptions_are_told AFTER INSERT ON app.subscriptions FOR EACH ROW EXECUTE FUNCTION app.tell_subscription();
 CREATE TRIGGER subscriptions_set_the_cycle AFTER INSERT OR DELETE OR UPDATE ON app.subscriptions FOR EACH ROW EXECUTE FUNCTION app.mirror_period();
 CREATE TRIGGER team_members_have_signed_in BEFORE INSERT ON app.team_members FOR EACH ROW EXECUTE FUNCTION app.refuse_expected();
+CREATE TRIGGER vault_audit_entries_are_not_truncated BEFORE TRUNCATE ON app.vault_audit_entries FOR EACH STATEMENT EXECUTE FUNCTION app.forbid_change();
+CREATE TRIGGER vault_audit_entries_only_grow BEFORE DELETE OR UPDATE ON app.vault_audit_entries FOR EACH ROW EXECUTE FUNCTION app.forbid_change();
 
 -- Grants (to others than the owner; nothing else is granted) ------------------------------------------------
 
 grant usage on schema api to service_role;
 grant execute on function api.accept_invitation(text,text,bytea) to service_role;
+grant execute on function api.accept_vault_invitation(bytea,text,timestamp with time zone) to service_role;
+grant execute on function api.add_asset(bytea,text,text,uuid,uuid,text,bytea,uuid[],text[],timestamp with time zone) to service_role;
+grant execute on function api.add_person(bytea,text,text,uuid,uuid,text,text,text,text,text,text,timestamp with time zone) to service_role;
 grant execute on function api.append_log(text,bytea,bytea,bigint[],bytea[],bytea[],bytea[],text[],bytea,bigint,double precision) to service_role;
 grant execute on function api.append_logs(text[],bytea[],bytea[],bytea[],double precision[],bigint[],bigint[],integer[],bigint[],integer[],bigint[],bytea[],bytea[],bytea[],text[],bigint) to service_role;
 grant execute on function api.apply_order_event(text,text,text,text,bigint,integer,timestamp with time zone) to service_role;
 grant execute on function api.apply_subscription_event(text,text,text,text,text,text,text,bigint,bigint,bigint,bigint,integer,timestamp with time zone,timestamp with time zone,timestamp with time zone,timestamp with time zone) to service_role;
 grant execute on function api.begin_snapshot(text,bytea,text,bigint,text,bytea,bytea,integer,text,text,uuid,text,integer,bigint) to service_role;
 grant execute on function api.begin_sso_registration(text,text,uuid,text,text[]) to service_role;
+grant execute on function api.cancel_change(bytea,text,text,uuid,uuid,timestamp with time zone) to service_role;
 grant execute on function api.capture_contact(text,bytea,text) to service_role;
 grant execute on function api.change_scim_group(bytea,uuid,integer,text,boolean,text,boolean,text[],text[],uuid,boolean) to service_role;
 grant execute on function api.check_credential(text,bytea) to service_role;
+grant execute on function api.check_in(bytea,text,text,uuid,timestamp with time zone) to service_role;
 grant execute on function api.check_scim_token(bytea) to service_role;
 grant execute on function api.check_seats(text,text,integer) to service_role;
 grant execute on function api.check_sso_change(text,text,uuid) to service_role;
 grant execute on function api.check_telemetry(text,text) to service_role;
 grant execute on function api.claim_deliveries(integer,integer) to service_role;
 grant execute on function api.claim_mail(integer,integer) to service_role;
+grant execute on function api.configure_vault(bytea,text,text,uuid,uuid,text,boolean,integer,integer,integer,integer,timestamp with time zone) to service_role;
 grant execute on function api.confirm_contact(uuid) to service_role;
+grant execute on function api.confirm_person(bytea,text,text,uuid,text,uuid,text,timestamp with time zone) to service_role;
 grant execute on function api.confirm_snapshot(uuid) to service_role;
 grant execute on function api.count_expired(text,integer) to service_role;
 grant execute on function api.count_unsettled(integer) to service_role;
-grant execute on function api.create_api_key(text,text,text,bytea,text) to service_role;
+grant execute on function api.create_api_key(text,text,text,bytea,text,text[]) to service_role;
 grant execute on function api.create_scim_group(bytea,uuid,text,text,text[]) to service_role;
 grant execute on function api.create_scim_token(text,text,uuid,text,bytea,text) to service_role;
 grant execute on function api.create_scim_user(bytea,uuid,text,integer) to service_role;
 grant execute on function api.create_subkey(text,text,uuid,text,text,bytea,text) to service_role;
 grant execute on function api.create_team(text,text,uuid,text,text,text) to service_role;
+grant execute on function api.create_vault(bytea,text,text,uuid,text,text,timestamp with time zone) to service_role;
 grant execute on function api.create_webhook(text,text,text,text[],bytea) to service_role;
+grant execute on function api.decline_vault_invitation(bytea,timestamp with time zone) to service_role;
 grant execute on function api.delete_scim_group(bytea,uuid,integer,uuid) to service_role;
 grant execute on function api.delete_scim_user(bytea,uuid,integer,uuid) to service_role;
 grant execute on function api.delete_webhook(text,text,uuid) to service_role;
 grant execute on function api.end_sso_registration(uuid) to service_role;
 grant execute on function api.export_audit(text,text,uuid,bigint,timestamp with time zone,timestamp with time zone,integer) to service_role;
+grant execute on function api.export_vault_audit(bytea,text,text,uuid,timestamp with time zone,bigint,timestamp with time zone,timestamp with time zone,integer) to service_role;
 grant execute on function api.fail_attempt(uuid) to service_role;
 grant execute on function api.find_scim_groups(bytea,text,integer,integer,boolean) to service_role;
 grant execute on function api.find_scim_users(bytea,text,integer,integer) to service_role;
@@ -5718,16 +7757,23 @@ grant execute on function api.invite_member(text,text,uuid,uuid,text,text,intege
 grant execute on function api.list_api_keys(text,text) to service_role;
 grant execute on function api.list_audit(text,text,uuid,text,text,timestamp with time zone,timestamp with time zone,integer) to service_role;
 grant execute on function api.list_deliveries(text,text,uuid) to service_role;
+grant execute on function api.list_due_vaults(timestamp with time zone,integer) to service_role;
 grant execute on function api.list_lineage(text,bytea,text,integer) to service_role;
 grant execute on function api.list_members(text,text,uuid) to service_role;
 grant execute on function api.list_scim_tokens(text,text,uuid) to service_role;
 grant execute on function api.list_sync_log(text,text,uuid) to service_role;
 grant execute on function api.list_teams(text,text) to service_role;
+grant execute on function api.list_vault_audit(bytea,text,text,uuid,integer,timestamp with time zone) to service_role;
+grant execute on function api.list_vaults(bytea,text,text,timestamp with time zone) to service_role;
 grant execute on function api.list_webhooks(text,text) to service_role;
 grant execute on function api.mint_invitation_token(uuid,bytea) to service_role;
+grant execute on function api.open_claim(uuid,bytea,uuid,text,timestamp with time zone) to service_role;
 grant execute on function api.owe_lifecycle_mails(integer) to service_role;
+grant execute on function api.pick_up_asset(uuid,bytea,uuid,timestamp with time zone) to service_role;
+grant execute on function api.pick_up_vault(uuid,bytea,timestamp with time zone) to service_role;
 grant execute on function api.ping() to service_role;
 grant execute on function api.purge_expired(text,integer,integer) to service_role;
+grant execute on function api.read_asset(bytea,text,text,uuid,uuid,timestamp with time zone) to service_role;
 grant execute on function api.read_balance(text) to service_role;
 grant execute on function api.read_grant(text,text,uuid) to service_role;
 grant execute on function api.read_head(text,bytea) to service_role;
@@ -5745,12 +7791,19 @@ grant execute on function api.read_snapshot(text,bytea,text,bigint) to service_r
 grant execute on function api.read_sso_config(text,text,uuid,boolean) to service_role;
 grant execute on function api.read_subscription(text,text) to service_role;
 grant execute on function api.read_usage(text,text) to service_role;
+grant execute on function api.read_vault(bytea,text,text,uuid,timestamp with time zone) to service_role;
+grant execute on function api.read_vault_invitation(bytea,timestamp with time zone) to service_role;
+grant execute on function api.rearm_vault(bytea,text,text,uuid,uuid,integer,uuid[],text[],timestamp with time zone) to service_role;
 grant execute on function api.record_job_run(text) to service_role;
 grant execute on function api.record_polar_event(text,text,text,text) to service_role;
 grant execute on function api.record_reads(text[],bytea[],bytea[],integer[]) to service_role;
 grant execute on function api.refuse_mail(bytea) to service_role;
+grant execute on function api.release_vault(bytea,text,text,uuid,uuid,timestamp with time zone) to service_role;
+grant execute on function api.remove_asset(bytea,text,text,uuid,uuid,timestamp with time zone) to service_role;
+grant execute on function api.remove_person(bytea,text,text,uuid,text,uuid,uuid,timestamp with time zone) to service_role;
 grant execute on function api.replace_scim_user(bytea,uuid,integer,text,uuid,integer) to service_role;
 grant execute on function api.report_telemetry(text,text,timestamp with time zone,bigint,bigint,bigint,bigint) to service_role;
+grant execute on function api.resend_invitation(bytea,text,text,uuid,text,uuid,timestamp with time zone) to service_role;
 grant execute on function api.revoke_api_key(text,text,uuid) to service_role;
 grant execute on function api.revoke_scim_token(text,text,uuid,uuid) to service_role;
 grant execute on function api.revoke_subkey(text,text,uuid,uuid) to service_role;
@@ -5759,8 +7812,14 @@ grant execute on function api.rotate_webhook_secret(text,text,uuid,bytea) to ser
 grant execute on function api.save_sso_config(text,text,uuid,text,text,text,text,text,text,text[],text,text,text,boolean,boolean,uuid) to service_role;
 grant execute on function api.set_seat_count(text,integer) to service_role;
 grant execute on function api.settle_snapshots(integer,integer) to service_role;
+grant execute on function api.settle_vault(uuid,timestamp with time zone) to service_role;
 grant execute on function api.test_webhook(text,text,uuid,uuid) to service_role;
 grant execute on function api.update_settings(text,text,text,text,boolean,boolean,boolean) to service_role;
 grant execute on function api.verify_audit(text,text,uuid,bigint,bytea,integer) to service_role;
+grant execute on function api.verify_vault_audit(bytea,text,text,uuid,timestamp with time zone,bigint,bytea,integer) to service_role;
+grant execute on function api.veto_release(bytea,text,text,uuid,uuid,timestamp with time zone) to service_role;
+grant execute on function api.vote_claim(uuid,bytea,uuid,text,timestamp with time zone) to service_role;
 grant execute on function api.wants_mail(bytea) to service_role;
+grant execute on function api.withdraw_claim(uuid,bytea,uuid,timestamp with time zone) to service_role;
+grant execute on function api.wrap_asset(bytea,text,text,uuid,uuid,uuid[],text[],timestamp with time zone) to service_role;
 grant execute on function api.write_memory(text,text,uuid,uuid,bytea,text,integer,double precision) to service_role;

@@ -139,3 +139,36 @@ select c.team_id
   from app.sso_configs c
  where (select coalesce(array_agg(d.domain order by d.domain), '{}') from app.sso_domains d where d.team_id = c.team_id)
        <> case when c.enabled then array(select distinct x from unnest(c.domains) x order by x) else '{}' end;
+
+-- vaults: each ledger is dense, linked and unaltered, and ends at its head
+select vault_id, seq
+  from (
+    select e.vault_id, e.seq, e.prev_hash, e.entry_hash,
+           app.hash_audit_entry(app.as_audit_entry(e)) as computed, row_number() over w - 1 as place,
+           coalesce(lag(e.entry_hash) over w, decode(repeat('00', 32), 'hex')) as expected
+      from app.vault_audit_entries e window w as (partition by e.vault_id order by e.seq)
+  ) c
+ where seq <> place or prev_hash <> expected or entry_hash <> computed
+union all
+select v.id, v.audit_seq
+  from app.vaults v left join app.vault_audit_entries e on e.vault_id = v.id and e.seq = v.audit_seq
+ where e.entry_hash is distinct from v.audit_hash
+    or v.audit_seq + 1 <> (select count(*) from app.vault_audit_entries where vault_id = v.id);
+
+-- vaults: every transition has its entry, and nothing is released to nobody
+select v.id from app.vaults v
+ where v.version <> (select count(*) from app.vault_audit_entries e where e.vault_id = v.id and e.action in (
+         'release.begin', 'release.complete', 'release.block', 'release.cancel', 'release.rearm'))
+    or (v.picked_up_at is not null and not exists (
+         select from app.vault_people p where p.vault_id = v.id and p.role = 'heir' and p.picked_up_at is not null));
+
+-- vaults: whoever is out holds nothing, and no more shares are kept than the preset has
+select p.id from app.vault_people p
+ where p.ended_at is not null and (
+   p.wrapped_share is not null
+   or exists (select from app.vault_tokens t where t.person_id = p.id)
+   or exists (select from app.vault_asset_keys k where k.person_id = p.id))
+union all
+select v.id from app.vaults v
+ where app.vault_shares(v.sss_preset) < (
+   select count(*) from app.vault_people p where p.vault_id = v.id and p.wrapped_share is not null);

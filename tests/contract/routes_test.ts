@@ -96,7 +96,44 @@ const AGENT_STATE_ROUTES = [
   "POST /marketing/unsubscribe",
 ];
 
-const VAULT_ROUTES = ["GET /health", "GET /openapi.json"];
+const VAULT_ROUTES = [
+  "GET /health",
+  "GET /openapi.json",
+  // 4.9 Vault interface
+  "GET /api/vault",
+  "POST /api/vault",
+  "GET /api/vault/:id",
+  "POST /api/vault/:id/heir",
+  "DELETE /api/vault/:id/heir/:person_id",
+  "POST /api/vault/:id/heir/:person_id/confirm",
+  "POST /api/vault/:id/heir/:person_id/resend",
+  "POST /api/vault/:id/guardian",
+  "DELETE /api/vault/:id/guardian/:person_id",
+  "POST /api/vault/:id/guardian/:person_id/confirm",
+  "POST /api/vault/:id/guardian/:person_id/resend",
+  "POST /api/vault/:id/asset",
+  "GET /api/vault/:id/asset/:asset_id",
+  "DELETE /api/vault/:id/asset/:asset_id",
+  "POST /api/vault/:id/asset/:asset_id/keys",
+  "POST /api/vault/:id/release/config",
+  "DELETE /api/vault/:id/changes/:change_id",
+  "GET /api/vault/:id/audit",
+  "GET /api/vault/:id/audit/verify",
+  "GET /api/vault/:id/audit/export",
+  "POST /api/vault/:id/check-in",
+  "POST /api/vault/:id/release",
+  "POST /api/vault/:id/release/veto",
+  "POST /api/vault/:id/release/rearm",
+  "POST /api/vault/invitation",
+  "POST /api/vault/invitation/accept",
+  "POST /api/vault/invitation/decline",
+  "POST /api/vault/:id/claim",
+  "POST /api/vault/:id/claim/:claim_id/vote",
+  "POST /api/vault/:id/claim/:claim_id/withdraw",
+  "POST /api/vault/:id/pick-up",
+  "POST /api/vault/:id/pick-up/:asset_id",
+  "POST /release/dispatch",
+];
 
 const HANDLER_LINES_MAX = 30;
 const APP_LINES_MAX = 150;

@@ -5,11 +5,11 @@ import fc from "npm:fast-check@4.10.2";
 import {
   carriesToken,
   escapeHtml,
-  invitationLink,
   invitationToken,
   MAIL_KINDS,
   type MailFacts,
   renderMail,
+  tokenLink,
 } from "../../supabase/functions/_shared/domain/mail.ts";
 
 const TOKEN = invitationToken(new Uint8Array(32).fill(255));
@@ -24,14 +24,14 @@ const FACTS = {
   credits_milli: 93_421,
   plan: "growth",
 };
-const LINK = invitationLink("https://app.example.com/x", TOKEN);
+const LINK = tokenLink("team_invitation", "https://app.example.com/x", TOKEN);
 
 /** The mails that are about a team; they name it. */
 const OF_ACCOUNTS = [
   ...["webhook_disabled", "welcome", "first_snapshot", "credits_low", "credits_out", "subscription_ending"],
   "marketing_confirmation",
 ];
-const TEAM_KINDS = MAIL_KINDS.filter((kind) => !OF_ACCOUNTS.includes(kind));
+const TEAM_KINDS = MAIL_KINDS.filter((kind) => !OF_ACCOUNTS.includes(kind) && !kind.startsWith("vault_"));
 
 /** These have nothing to say but what they always say. */
 const WITHOUT_FACTS = ["welcome", "first_snapshot"];

@@ -307,6 +307,8 @@ async function badCredentials(
   }
   const revoked = await newKeyOf(world, live.accountId);
   await world.sql.query("update app.api_keys set revoked_at = now() where id = $1", [revoked.keyId]);
+  const button = await newKeyOf(world, live.accountId);
+  await world.sql.query("update app.api_keys set scopes = '{vault:check_in}' where id = $1", [button.keyId]);
   const orphan = await newPaidKey(world);
   await world.sql.query("delete from app.owners where id = $1", [orphan.accountId]);
   const unknown = mintLiveKey((count) => crypto.getRandomValues(new Uint8Array(count)));
@@ -315,6 +317,7 @@ async function badCredentials(
     ["invalid_api_key", bearer(unknown), service],
     ["api_key_revoked", bearer(revoked.token), service],
     ["owner_not_found", bearer(orphan.token), service],
+    ["forbidden_scope", bearer(button.token), service],
   ];
 }
 

@@ -5,6 +5,7 @@ import { Book } from "./documented.ts";
 import { DOCUMENTED } from "./references.ts";
 
 export const AGENT_STATE_BOOK = new Book(DOCUMENTED.find(({ name }) => name === "v2-agent-state")!);
+export const VAULT_BOOK = new Book(DOCUMENTED.find(({ name }) => name === "vault")!);
 
 /** Names the directory where test files leave what they have seen. */
 export const SEEN_DIRECTORY = "REFERENCE_SEEN";

@@ -6,6 +6,7 @@
 
 import type { Hono } from "hono";
 import { createApp } from "../../supabase/functions/v2-agent-state/app.ts";
+import { createApp as createVault } from "../../supabase/functions/vault/app.ts";
 import type { AppEnv } from "../../supabase/functions/_shared/context.ts";
 import { readSettings, type Settings } from "../../supabase/functions/_shared/env.ts";
 import type {
@@ -28,7 +29,7 @@ import { openProviders } from "../../supabase/functions/_shared/platform/provide
 import { openWebhookSender } from "../../supabase/functions/_shared/platform/webhook_sender.ts";
 import { createSessionVerifier } from "../../supabase/functions/_shared/platform/session_verifier.ts";
 import { assertInvariants } from "./invariants.ts";
-import { AGENT_STATE_BOOK, noteSeen } from "./books.ts";
+import { AGENT_STATE_BOOK, noteSeen, VAULT_BOOK } from "./books.ts";
 import { cloneDatabase } from "./database.ts";
 import { startIssuer, type TestIssuer } from "./issuer.ts";
 import { openSupabaseStandIn } from "./supabase_stand_in.ts";
@@ -62,6 +63,8 @@ export interface Overrides {
   payments?: PaymentProvider;
   hooks?: WebhookSender;
   providers?: ProviderDirectory;
+  /** The vault's clock. */
+  now?: () => Date;
   settings?: Partial<Settings>;
   /** Whether rows are broken on purpose: answers are not held against the reference then. */
   tampered?: boolean;
@@ -82,8 +85,10 @@ export interface World {
   /** Mails that the service sent. */
   mails: Mail[];
   request(method: string, path: string, options?: RequestOptions): Promise<Answer>;
+  /** Asks the vault interface. */
+  requestVault(method: string, path: string, options?: RequestOptions): Promise<Answer>;
   /** The same service with some parts replaced. */
-  with(overrides: Overrides): Pick<World, "request" | "platform">;
+  with(overrides: Overrides): Pick<World, "request" | "requestVault" | "platform">;
   close(): Promise<void>;
 }
 
@@ -164,6 +169,7 @@ async function openWorld(backend: Backend): Promise<World> {
     logs,
     mails,
     request: sender(createApp(platform, settings), () => world.tampered),
+    requestVault: sender(createVault(platform, settings), () => world.tampered, VAULT_BOOK),
     with(overrides) {
       const blobs = { ...platform.blobs, ...overrides.blobs };
       const other = {
@@ -176,9 +182,15 @@ async function openWorld(backend: Backend): Promise<World> {
         payments: overrides.payments ?? platform.payments,
         hooks: overrides.hooks ?? platform.hooks,
         providers: overrides.providers ?? platform.providers,
+        now: overrides.now ?? platform.now,
       };
-      const app = createApp(other, { ...settings, ...overrides.settings });
-      return { request: sender(app, () => overrides.tampered ?? world.tampered), platform: other };
+      const all = { ...settings, ...overrides.settings };
+      const tampered = () => overrides.tampered ?? world.tampered;
+      return {
+        request: sender(createApp(other, all), tampered),
+        requestVault: sender(createVault(other, all), tampered, VAULT_BOOK),
+        platform: other,
+      };
     },
     async close() {
       while (work.size > 0) await Promise.allSettled(work);
@@ -218,7 +230,7 @@ async function openDirect(clone: Clone, log: (record: LogRecord) => void) {
 }
 
 /** Sends requests, and holds the answers against the reference: unless rows were broken on purpose. */
-function sender(app: Hono<AppEnv>, isTampered: () => boolean): World["request"] {
+function sender(app: Hono<AppEnv>, isTampered: () => boolean, book = AGENT_STATE_BOOK): World["request"] {
   return async function request(method, path, { token, body, headers = {} } = {}) {
     const sent = body === undefined || typeof body === "string" || body instanceof Uint8Array
       ? body
@@ -230,8 +242,8 @@ function sender(app: Hono<AppEnv>, isTampered: () => boolean): World["request"] 
     });
     const text = await response.text();
     const answer = { status: response.status, text, body: parseJson(text), headers: response.headers };
-    const operation = AGENT_STATE_BOOK.find(method, path);
-    if (operation !== undefined && !isTampered()) AGENT_STATE_BOOK.check(operation, answer);
+    const operation = book.find(method, path);
+    if (operation !== undefined && !isTampered()) book.check(operation, answer);
     return answer;
   };
 }

@@ -7,7 +7,7 @@
  */
 
 interface CatalogueEntry {
-  status: 400 | 401 | 402 | 403 | 404 | 405 | 409 | 412 | 413 | 429 | 500 | 503;
+  status: 400 | 401 | 402 | 403 | 404 | 405 | 409 | 410 | 412 | 413 | 429 | 500 | 503;
   when: string;
 }
 
@@ -60,7 +60,7 @@ export const CATALOGUE = {
     status: 409,
     when: "A chunk is registered at that sequence with a different hash; see `conflicts`",
   },
-  "ciphertext_too_large": { status: 413, when: "The snapshot's ciphertext is over 262144 bytes" },
+  "ciphertext_too_large": { status: 413, when: "The ciphertext of a snapshot or asset is over 262144 bytes" },
   "chunk_too_large": { status: 413, when: "A chunk is over 262144 bytes decoded" },
   "storage_unavailable": {
     status: 503,
@@ -152,6 +152,55 @@ export const CATALOGUE = {
     status: 409,
     when: "The directory's user has not signed in yet, so there is nobody to wrap the key for",
   },
+  "forbidden_scope": { status: 403, when: "The API key is for something else; see `scopes`" },
+  // The vault interface, whose codes the spec leaves open.
+  "missing_or_invalid_api_key": {
+    status: 401,
+    when: "The vault's `x-api-key` header is absent, or is no `sov_live_` key",
+  },
+  "user_key_required": { status: 403, when: "A team's sub-key was used where a key of a person is needed" },
+  "proof_of_life_required": {
+    status: 403,
+    when: "An ordinary API key does not prove that the owner lives; use a session or a check-in key",
+  },
+  "vault_not_found": { status: 404, when: "The caller has no vault with that id" },
+  "person_not_found": { status: 404, when: "The vault names no such heir or guardian" },
+  "asset_not_found": { status: 404, when: "The vault has no such asset" },
+  "change_not_found": { status: 404, when: "The vault has no such change that still waits" },
+  "claim_not_found": {
+    status: 404,
+    when: "The vault has no such claim, or it is somebody else's to withdraw",
+  },
+  "unknown_heir": { status: 400, when: "A key is wrapped for somebody who is no heir; see `unknown`" },
+  "incomplete_shares": {
+    status: 400,
+    when: "There is not a new share for exactly those who hold one; see `missing`",
+  },
+  "person_exists": { status: 409, when: "The vault names that address in that role already" },
+  "person_not_accepted": { status: 409, when: "The person has not accepted the invitation" },
+  "vault_limit_reached": { status: 409, when: "There are as many as there may be; see `of` and `limit`" },
+  "wrong_vault_state": { status: 409, when: "The vault's state does not allow this; see `state`, `allowed`" },
+  "no_confirmed_heir": {
+    status: 409,
+    when: "The vault has no confirmed heir, and nothing is released to nobody",
+  },
+  "nothing_to_veto": { status: 409, when: "No release runs and no claim is open" },
+  "already_picked_up": { status: 409, when: "An heir has picked the vault up, so it is too late for a veto" },
+  "trigger_disabled": { status: 409, when: "The vault's owner has not enabled this trigger" },
+  "claim_exists": { status: 409, when: "A claim is open; vote on that one" },
+  "claim_closed": { status: 409, when: "The claim takes no votes any more; see `state`" },
+  "claim_cooling_down": {
+    status: 409,
+    when: "The guardian's last claim came to nothing; wait until `until`",
+  },
+  "too_few_guardians": { status: 409, when: "Claims need one confirmed guardian more than their quorum" },
+  "stale_asset": { status: 409, when: "The asset is of an earlier key epoch; add it anew" },
+  "forbidden_person": {
+    status: 403,
+    when: "The token is of somebody who may not do this; see `role`, `status`",
+  },
+  "not_released": { status: 403, when: "The vault is not released, so nothing can be picked up" },
+  "endpoint_removed": { status: 410, when: "The route was of version 1; see `replacement`" },
   "internal_error": { status: 500, when: "Something failed that should not have; quote the `request_id`" },
   "service_unavailable": { status: 503, when: "The database cannot be reached or is busy; retry" },
 } as const satisfies Record<string, CatalogueEntry>;

@@ -35,10 +35,12 @@ export interface AuditHead {
   head_hash: string;
 }
 
-/** An export. One without `from` and `to` holds the whole ledger. */
+/** An export, of a team or of a vault. One without `from` and `to` holds the whole ledger. */
 export interface AuditExport extends AuditHead {
   format: string;
   team_id: string;
+  /** Stands in the place of `team_id` in a vault's export, there and in the encoding. */
+  vault_id?: string;
   from?: string;
   to?: string;
   entries: AuditEntry[];
@@ -71,15 +73,16 @@ const ENTRY_SHAPE: Record<keyof AuditEntry, (value: unknown) => boolean> = {
   entry_hash: isHash,
   created_at: isTime,
 };
-const EXPORT_SHAPE: Record<keyof AuditExport, (value: unknown) => boolean> = {
-  format: (value) => value === AUDIT_FORMAT,
-  team_id: isUuid,
+const HEAD_SHAPE = {
+  format: (value: unknown) => value === AUDIT_FORMAT,
   from: isTime,
   to: isTime,
-  head_seq: (value) => value === -1 || isSequence(value),
+  head_seq: (value: unknown) => value === -1 || isSequence(value),
   head_hash: isHash,
   entries: Array.isArray,
 };
+const TEAM_SHAPE = { ...HEAD_SHAPE, team_id: isUuid };
+const VAULT_SHAPE = { ...HEAD_SHAPE, vault_id: isUuid };
 const OPTIONAL = ["from", "to"];
 
 /** The hash that an entry must have, as 64 hex digits. Its own `entry_hash` plays no part. */
@@ -112,7 +115,8 @@ export function encodeAuditEntry(teamId: string, entry: Omit<AuditEntry, "entry_
  * Trusts nothing about `exported`: it may be any value.
  */
 export function verifyChain(exported: unknown, earlier?: AuditHead): ChainVerdict {
-  const fault = findFault(exported, EXPORT_SHAPE);
+  const isVault = isObject(exported) && Object.hasOwn(exported, "vault_id");
+  const fault = findFault(exported, isVault ? VAULT_SHAPE : TEAM_SHAPE);
   if (fault !== undefined) {
     return unusable(`this is not an export of an audit ledger: ${fault}`);
   }
@@ -153,7 +157,7 @@ function judgeEntry(
   if (entry.prev_hash !== previous) {
     return "its prev_hash is not the hash of the entry before it";
   }
-  if (entry.entry_hash !== hashAuditEntry(chain.team_id, entry)) {
+  if (entry.entry_hash !== hashAuditEntry(chain.vault_id ?? chain.team_id, entry)) {
     return "its entry_hash is not the hash of it";
   }
   if (entry.created_at < (chain.from ?? "") || (chain.to !== undefined && entry.created_at > chain.to)) {

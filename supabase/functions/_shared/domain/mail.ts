@@ -2,6 +2,7 @@
 
 import { encodeBase64, sha256 } from "./bytes.ts";
 import { LIFECYCLE_TEMPLATES } from "./lifecycle_mail.ts";
+import { vaultTemplates } from "./mail_vault.ts";
 
 const TOKEN_PREFIX = "inv_";
 const TOKEN_BYTES = 32;
@@ -33,7 +34,8 @@ export interface Message {
 /** Names and numbers that a template puts in. */
 export type MailFacts = Readonly<Record<string, unknown>>;
 
-type Paragraph = string | { code: string } | { link: string };
+/** A paragraph of text, or a code or link by itself. */
+export type Paragraph = string | { code: string } | { link: string };
 
 /** A mail as a template writes it. */
 interface Draft {
@@ -55,6 +57,8 @@ export interface Template {
   /** Whether people may have it left out; then each such mail says how. */
   mayBeRefused?: true;
   write(fact: Record<string, string>, phrases: Phrases): Draft;
+  /** Page of the dashboard that a token leads to, when it is not the one for invitations to teams. */
+  page?: string;
 }
 
 const TEMPLATES: Record<string, Template> = {
@@ -115,6 +119,7 @@ const TEMPLATES: Record<string, Template> = {
       ],
     }),
   },
+  ...vaultTemplates(showToken, readableTime),
 };
 
 /** The kinds of mail that there are. */
@@ -154,9 +159,10 @@ export function invitationToken(randomBytes: Uint8Array): string {
   return TOKEN_PREFIX + text;
 }
 
-/** Where the dashboard accepts an invitation. The token is in the fragment, which no server is sent. */
-export function invitationLink(appUrl: string, token: string): string {
-  return `${appUrl}/invitations/accept#token=${token}`;
+/** Where a mail of this kind leads, in the dashboard. The token is in the fragment, which no server is sent. */
+export function tokenLink(kind: string, appUrl: string, token: string): string {
+  const page = Object.hasOwn(TEMPLATES, kind) ? TEMPLATES[kind]!.page : undefined;
+  return `${appUrl}/${page ?? "invitations/accept"}#token=${token}`;
 }
 
 /**
@@ -194,19 +200,16 @@ export function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (character) => ESCAPES[character]!);
 }
 
+/** The token as a code, and as a link where there is a page for it. `use` is what it is for: `To accept`. */
+function showToken(fact: Record<string, string>, use: string): Paragraph[] {
+  return fact.link === undefined
+    ? [`${use}, enter this code where you use Agent State:`, { code: fact.token! }]
+    : [`${use}, open this page:`, { link: fact.link }, "Or enter this code there:", { code: fact.token! }];
+}
+
 function howToAccept(fact: Record<string, string>): Paragraph[] {
-  const ways: Paragraph[] = fact.link === undefined
-    ? ["To accept, enter this code where you use Agent State:", {
-      code: fact.token!,
-    }]
-    : [
-      "To accept, open this page:",
-      { link: fact.link },
-      "Or enter this code there:",
-      { code: fact.token! },
-    ];
   return [
-    ...ways,
+    ...showToken(fact, "To accept"),
     `The invitation is for you alone and good until ${readableTime(fact.expires_at!)}. ` +
     "If you did not expect it, ignore this mail.",
   ];

@@ -1,20 +1,20 @@
-/** Walks a team's audit ledger in pieces. Spec 4.5. */
+/** Walks an audit ledger in pieces. Spec 4.5. */
 
 import { decodeHex } from "../domain/bytes.ts";
-import type { Database } from "../platform/mod.ts";
+import type { Database, SqlArguments } from "../platform/mod.ts";
 import { type AuditHead, GENESIS_HASH } from "../domain/audit_chain.ts";
 import { AUDIT_PIECE } from "../domain/limits.ts";
 
-/** Who asks, about which team. */
-interface TeamArguments {
-  p_subject: string;
-  p_email: string | null;
-  p_team_id: string;
+/** Whose ledger it is: the functions that read it, what they are called with, and how answers name it. */
+export interface Ledger {
+  verify: string;
+  export: string;
+  args: SqlArguments;
+  about: Record<string, string>;
 }
 
 /** What a check found. `broken_seq` is the first place that is not what it must be. */
 export interface AuditReport {
-  team_id: string;
   valid: boolean;
   checked: number;
   head_seq: number;
@@ -32,14 +32,14 @@ interface CheckedPiece extends AuditHead {
 
 /**
  * Recomputes the whole chain in the database. That the last entry is the head shows that none was cut off.
- * Errors: `not_a_team_member`.
+ * Errors: those of whoever may not see it.
  */
-export async function verifyAudit(db: Database, team: TeamArguments): Promise<AuditReport> {
+export async function verifyAudit(db: Database, ledger: Ledger): Promise<AuditReport> {
   let checked = 0;
   let place = { last_seq: -1, last_hash: GENESIS_HASH };
   for (;;) {
-    const piece: CheckedPiece = await db.call("verify_audit", {
-      ...team,
+    const piece: CheckedPiece = await db.call(ledger.verify, {
+      ...ledger.args,
       p_after_seq: place.last_seq,
       p_prev_hash: decodeHex(place.last_hash),
       p_limit: AUDIT_PIECE,
@@ -51,7 +51,7 @@ export async function verifyAudit(db: Database, team: TeamArguments): Promise<Au
     const { head_seq, head_hash } = piece;
     const found = broken === undefined ? {} : { broken_seq: broken };
     return {
-      team_id: team.p_team_id,
+      ...ledger.about,
       valid: broken === undefined,
       checked,
       head_seq,
@@ -70,16 +70,16 @@ function findBrokenEnd({ last_seq, last_hash, head_seq, head_hash }: CheckedPiec
 /** One entry as it is shown. */
 export type ShownEntry = Record<string, unknown> & { seq: number };
 
-/** Entries of a period, oldest first, and the head at the time of asking. Errors: `forbidden_role`. */
+/** Entries of a period, oldest first, and the head at the time of asking. Errors: those of whoever may not see it. */
 export async function exportAudit(
   db: Database,
-  team: TeamArguments,
+  ledger: Ledger,
   from: string | null,
   to: string | null,
 ): Promise<{ head: AuditHead; entries: AsyncGenerator<ShownEntry> }> {
   const fetchPiece = (after: number) =>
-    db.call<AuditHead & { entries: ShownEntry[] }>("export_audit", {
-      ...team,
+    db.call<AuditHead & { entries: ShownEntry[] }>(ledger.export, {
+      ...ledger.args,
       p_after_seq: after,
       p_from: from,
       p_to: to,

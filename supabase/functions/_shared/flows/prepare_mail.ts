@@ -8,11 +8,11 @@ import {
   addressHash,
   carriesToken,
   confirmationLink,
-  invitationLink,
   invitationToken,
   type MailFacts,
   mayBeRefused,
   renderMail,
+  tokenLink,
   unsubscribeLink,
 } from "../domain/mail.ts";
 import type { ClaimedMail, DeliverySettings } from "./deliver_mail.ts";
@@ -86,13 +86,16 @@ async function carry(
   const token = invitationToken(
     reminds ? signId("invitation reminder", id, settings) : crypto.getRandomValues(new Uint8Array(32)),
   );
-  const invitation = await platform.db.call<{ expires_at: string } | null>("mint_invitation_token", {
+  const invitation = await platform.db.call<{ expires_at: string | null } | null>("mint_invitation_token", {
     p_invitation_id: subject_id,
     p_token_hash: sha256(token),
   });
   if (invitation === null) return undefined;
   return {
-    facts: { ...linked(settings, token, invitationLink), expires_at: invitation.expires_at },
+    facts: {
+      ...linked(settings, token, (appUrl) => tokenLink(kind, appUrl, token)),
+      expires_at: invitation.expires_at,
+    },
     idempotencyKey: reminds ? id : `${id}-${attempt}`,
   };
 }

@@ -25,6 +25,12 @@ export const SCHEMES = {
     scheme: "bearer",
     description: "`scim_…`, a token of a team's directory, which an admin of the team makes.",
   },
+  vaultKey: {
+    type: "apiKey",
+    in: "header",
+    name: "x-api-key",
+    description: "A person's own `sov_live_` key; where it says so, one of scope `vault:check_in`.",
+  },
   cronSecret: {
     type: "http",
     scheme: "bearer",
@@ -52,10 +58,29 @@ const SESSION: CredentialClass = {
   errors: ["missing_or_invalid_bearer_token", "session_jwt_required", "invalid_session"],
 };
 
+const OWNER: CredentialClass = {
+  schemes: ["vaultKey", "session"],
+  errors: [
+    "missing_or_invalid_api_key",
+    "invalid_api_key",
+    "api_key_revoked",
+    "owner_not_found",
+    "user_key_required",
+    "forbidden_scope",
+    "invalid_session",
+  ],
+};
+
 export const CREDENTIALS: Record<string, CredentialClass> = {
   requireApiKey: {
     schemes: ["apiKey"],
-    errors: ["missing_or_invalid_bearer_token", "invalid_api_key", "api_key_revoked", "owner_not_found"],
+    errors: [
+      "missing_or_invalid_bearer_token",
+      "invalid_api_key",
+      "api_key_revoked",
+      "owner_not_found",
+      "forbidden_scope",
+    ],
   },
   requireSession: SESSION,
   acceptSession: { ...SESSION, optional: true },
@@ -63,6 +88,8 @@ export const CREDENTIALS: Record<string, CredentialClass> = {
     schemes: ["scimToken"],
     errors: ["missing_or_invalid_bearer_token", "invalid_scim_token", "scim_token_revoked"],
   },
+  requireOwner: OWNER,
+  requireLivingOwner: OWNER,
   requireCronSecret: { schemes: ["cronSecret"], errors: ["invalid_cron_secret", "cron_not_configured"] },
   receiveBillingEvent: {
     schemes: ["webhookSignature"],

@@ -2,13 +2,15 @@
 
 import { z } from "zod";
 import type { CATALOGUE } from "../errors.ts";
-import { count, sha256, words } from "./shapes.ts";
+import { count, sha256, time, uuid, words } from "./shapes.ts";
 
 const index = count(2).optional().describe("Which item of the array, from 0");
 const limit_bytes = count(65_536).optional();
 const role = z.enum(["admin", "write", "read"]);
 const members = z.array(words("user-2"));
 const reason = words("lease_expired").optional();
+const guest = z.enum(["heir", "guardian"]);
+const VAULT_STATE = z.enum(["active", "releasing", "released"]);
 
 const CONFLICT = z.object({
   sequence_number: count(2),
@@ -19,7 +21,7 @@ const CONFLICT = z.object({
 export const ERROR_DETAILS: Partial<Record<keyof typeof CATALOGUE, z.ZodRawShape>> = {
   "invalid_json": { reason: words("text that cannot be stored").optional() },
   "missing_field:<field>": { index },
-  "invalid_field:<field>": { index, reason: words("not_https").optional() },
+  "invalid_field:<field>": { index, reason: words("not_https").optional(), expected: count(1).optional() },
   "bad_sequence": { index },
   "block_hash_mismatch": { index },
   "chunk_too_large": { index, limit_bytes },
@@ -54,6 +56,21 @@ export const ERROR_DETAILS: Partial<Record<keyof typeof CATALOGUE, z.ZodRawShape
   "sso_provider_unavailable": { reason },
   "scim_token_limit_reached": { limit: count(20) },
   "storage_unavailable": { reason },
+  "forbidden_scope": { scopes: z.array(words("vault:check_in")).optional() },
+  "unknown_heir": { unknown: z.array(uuid()) },
+  "incomplete_shares": { missing: z.array(uuid()) },
+  "person_exists": { role: guest },
+  "person_not_accepted": { status: words("pending") },
+  "vault_limit_reached": { limit: count(20), of: words("heirs") },
+  "wrong_vault_state": { state: VAULT_STATE, allowed: z.array(VAULT_STATE) },
+  "already_picked_up": { picked_up_at: time },
+  "trigger_disabled": { trigger: words("guardian_claim") },
+  "claim_closed": { state: words("contested") },
+  "claim_cooling_down": { until: time },
+  "too_few_guardians": { guardians: count(2), required: count(3) },
+  "stale_asset": { key_epoch: count(1) },
+  "forbidden_person": { role: guest.optional(), status: words("pending").optional() },
+  "endpoint_removed": { replacement: words("POST /api/vault/:id/release").optional() },
   "service_unavailable": { reason },
 };
 

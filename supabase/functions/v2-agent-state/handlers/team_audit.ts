@@ -7,7 +7,7 @@ import { instant, pageLimit, text } from "../../_shared/middleware/shapes.ts";
 import { streamJson } from "../../_shared/middleware/stream_json.ts";
 import { AUDIT_FORMAT } from "../../_shared/domain/audit_chain.ts";
 import { AUDIT_LIMIT_DEFAULT, AUDIT_LIMIT_MAX, LABEL_LENGTH_MAX } from "../domain/limits.ts";
-import { exportAudit, verifyAudit } from "../../_shared/flows/audit.ts";
+import { exportAudit, type Ledger, verifyAudit } from "../../_shared/flows/audit.ts";
 import { teamArguments } from "../middleware/team_arguments.ts";
 
 const TIMES = { from: instant.optional(), to: instant.optional() };
@@ -39,24 +39,24 @@ export async function listAudit(c: AppContext): Promise<Response> {
 
 /** GET /teams/:id/audit/verify: 200 `{team_id, valid, checked, head_seq, head_hash}`, with `broken_seq` if not valid. */
 export async function verifyTeamAudit(c: AppContext): Promise<Response> {
-  return c.json(await verifyAudit(c.var.platform.db, await teamArguments(c)));
+  return c.json(await verifyAudit(c.var.platform.db, await teamLedger(c)));
 }
 
 /** GET /teams/:id/audit/export: 200, JSON with all that is needed to check it offline; streamed, oldest first. */
 export async function exportTeamAudit(c: AppContext): Promise<Response> {
-  const team = await teamArguments(c);
+  const ledger = await teamLedger(c);
   const { from, to } = await parse(c, PERIOD, c.req.query());
-  const { head, entries } = await exportAudit(c.var.platform.db, team, from ?? null, to ?? null);
+  const { head, entries } = await exportAudit(c.var.platform.db, ledger, from ?? null, to ?? null);
   const description = {
     format: AUDIT_FORMAT,
-    team_id: team.p_team_id,
+    ...ledger.about,
     from,
     to,
     ...head,
   };
   c.header(
     "content-disposition",
-    `attachment; filename="audit-${team.p_team_id}.json"`,
+    `attachment; filename="audit-${ledger.about.team_id}.json"`,
   );
   return streamJson(c, {
     before: `${JSON.stringify(description).slice(0, -1)},"entries":[`,
@@ -64,4 +64,9 @@ export async function exportTeamAudit(c: AppContext): Promise<Response> {
     toJson: (entry) => JSON.stringify(entry),
     after: "]}",
   });
+}
+
+async function teamLedger(c: AppContext): Promise<Ledger> {
+  const args = await teamArguments(c);
+  return { verify: "verify_audit", export: "export_audit", args, about: { team_id: args.p_team_id } };
 }

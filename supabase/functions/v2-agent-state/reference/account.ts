@@ -10,6 +10,7 @@ import { EVENT, ORDER, SUBSCRIPTION } from "../handlers/billing_webhook.ts";
 import { type Scene, SHOWN } from "./scene.ts";
 
 const PREFIX = z.literal("sov_live_");
+const SCOPES = z.array(z.literal("vault:check_in")).optional().describe("Absent on an ordinary key");
 const NEW_KEY_ANSWER = z.object({
   id: uuid(SHOWN.keyId),
   label: words("laptop"),
@@ -17,6 +18,7 @@ const NEW_KEY_ANSWER = z.object({
   masked_key: words("sov_live_…x7Kq"),
   raw_secret: words("sov_live_4fXqUuB2m9…").describe("Shown in this answer and never again"),
   created_at: time,
+  scopes: SCOPES,
 }).meta({ id: "NewApiKey" });
 const LISTED_KEY = z.object({
   id: uuid(SHOWN.keyId),
@@ -26,6 +28,7 @@ const LISTED_KEY = z.object({
   revoked_at: time.nullable(),
   last_used_at: time.nullable(),
   state: z.enum(["active", "revoked"]),
+  scopes: SCOPES,
 }).meta({ id: "ApiKey" });
 
 /** What revoking a key answers, of an account or of a team. */
@@ -114,7 +117,7 @@ export const ACCOUNT_OPERATIONS: Operations<Scene> = {
     tag: "API keys",
     summary: "Make a key for an agent",
     body: NEW_KEY,
-    fields: { name: "1 to 128 characters" },
+    fields: { name: "1 to 128 characters", scopes: "A key that may do this alone; absent: an ordinary key" },
     answers: { 201: { body: NEW_KEY_ANSWER } },
     example: () => ({ body: { name: "laptop" } }),
   },

@@ -1,32 +1,15 @@
 /** The ledger of a team. Spec 4.5; docs/audit.md. */
 
 import { z } from "zod";
+import { AUDIT_ENTRY, CHAIN_REPORT, HEAD } from "../../_shared/reference/audit.ts";
 import type { Operations } from "../../_shared/reference/operation.ts";
-import { count, sha256, time, uuid, words } from "../../_shared/reference/shapes.ts";
+import { time, uuid, words } from "../../_shared/reference/shapes.ts";
 import { AUDIT_FORMAT } from "../../_shared/domain/audit_chain.ts";
 import { FILTERS, PERIOD } from "../handlers/team_audit.ts";
 import { TEAM } from "../middleware/team_arguments.ts";
 import { type Scene, SHOWN } from "./scene.ts";
 
 const team_id = uuid(SHOWN.teamId);
-const HEAD = {
-  head_seq: z.int().min(-1).meta({ examples: [3] }).describe("The newest entry's `seq`"),
-  head_hash: sha256().describe("The newest entry's hash"),
-};
-const AUDIT_ENTRY = z.object({
-  id: uuid("a86e0d2f-93b5-4c1e-8d7a-0f4b6c2e9135"),
-  seq: count(1),
-  actor: words("user-1"),
-  action: words("member.add"),
-  resource_type: words("member"),
-  resource_id: words("user-2"),
-  metadata: z.record(z.string(), z.union([z.string(), z.int(), z.boolean(), z.null()]))
-    .meta({ examples: [{ role: "write" }] }),
-  prev_hash: sha256(),
-  entry_hash: sha256("2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"),
-  created_at: time,
-}).meta({ id: "AuditEntry" });
-
 const FIELDS = { id: "The team" };
 const TIMES = { from: "Not before this instant, ISO 8601", to: "Not after this instant, ISO 8601" };
 
@@ -55,12 +38,7 @@ export const TEAM_AUDIT_OPERATIONS: Operations<Scene> = {
       200: {
         body: z.object({
           team_id,
-          valid: z.boolean().meta({ examples: [true] }),
-          checked: count(4),
-          ...HEAD,
-          broken_seq: count(2).optional().describe(
-            "Only when not valid: the first place that is not what it must be",
-          ),
+          ...CHAIN_REPORT,
         }).meta({ id: "AuditReport" }),
       },
     },
