@@ -7,7 +7,7 @@ import { sha256 } from "../../supabase/functions/_shared/domain/bytes.ts";
 import type { Database, Platform } from "../../supabase/functions/_shared/platform/mod.ts";
 import type { Answer, World } from "./harness.ts";
 import { newPerson, type Person } from "./people.ts";
-import { PUBLIC_KEY } from "./teams.ts";
+import { newAddress, PUBLIC_KEY } from "./teams.ts";
 
 export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
@@ -87,7 +87,7 @@ export function askByToken(
 ): Promise<Answer> {
   const about = path.startsWith("/invitation") ? "" : `/${vault.id}`;
   return vault.service.requestVault("POST", `/api/vault${about}${path}`, {
-    headers: { "x-forwarded-for": randomAddress() },
+    headers: newAddress(),
     body: { token: named.token, ...body },
   });
 }
@@ -186,9 +186,4 @@ function withoutMail(db: Database): Database {
     call: (name, args) => db.call(name, args),
     rows: async (name, args, bytes) => name === "claim_mail" ? [] : await db.rows(name, args, bytes),
   };
-}
-
-/** Limits count by network address; each request of a test comes from another. */
-function randomAddress(): string {
-  return `2001:db8::${randomBytes(2).toString("hex")}:${randomBytes(2).toString("hex")}`;
 }
