@@ -8,7 +8,7 @@ import { randomBytes } from "node:crypto";
 import { ApiError } from "../../supabase/functions/_shared/errors.ts";
 import type { BlobStore, Database } from "../../supabase/functions/_shared/platform/mod.ts";
 import { sweepSnapshots } from "../../supabase/functions/v2-agent-state/flows/sweep_snapshots.ts";
-import { balanceOf, newPaidKey, type PaidKey, snapshotBody } from "../support/factories.ts";
+import { balanceOf, endLeases, newPaidKey, type PaidKey, snapshotBody } from "../support/factories.ts";
 import { type Answer, onEveryBackend, type World } from "../support/harness.ts";
 
 const PRICE = 45;
@@ -229,14 +229,6 @@ function withCall(
     call: <T>(called: string, args: Parameters<Database["call"]>[1]) =>
       (called === name ? instead(() => db.call(called, args)) : db.call(called, args)) as Promise<T>,
   };
-}
-
-async function endLeases(world: World, key: PaidKey): Promise<void> {
-  await world.sql.query(
-    `update app.snapshot_attempts set lease_expires_at = now() - interval '1 second'
-      where snapshot_id in (select id from app.snapshots where account_id = $1)`,
-    [key.accountId],
-  );
 }
 
 async function expectSuccess(world: World, key: PaidKey, body: unknown): Promise<Answer> {

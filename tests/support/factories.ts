@@ -66,6 +66,15 @@ export async function balanceOf(world: World, accountId: string): Promise<number
   return Number(rows[0].credits_milli);
 }
 
+/** Lets the time pass that uploads of an account have to be finished in. */
+export async function endLeases(world: World, { accountId }: { accountId: string }): Promise<void> {
+  await world.sql.query(
+    `update app.snapshot_attempts set lease_expires_at = now() - interval '1 second'
+      where snapshot_id in (select id from app.snapshots where account_id = $1)`,
+    [accountId],
+  );
+}
+
 /** A well-formed POST /snapshot; `over` replaces fields (undefined removes one). */
 export function snapshotBody(
   over: Record<string, unknown> = {},

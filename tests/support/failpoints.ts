@@ -1,0 +1,62 @@
+/**
+ * Failpoints: named places in a running service where a test makes something go wrong.
+ *
+ * They lie around the ports of the platform, before and after each call that reaches outside the process. That is
+ * every boundary between two effects, because nothing else has effects: `tests/contract/imports_test.ts` holds the
+ * code to it. So production code has no failpoints in it, and nothing there could switch one on.
+ */
+
+import { ApiError } from "../../supabase/functions/_shared/errors.ts";
+import type { Platform } from "../../supabase/functions/_shared/platform/mod.ts";
+
+/** Ports whose calls are effects. The others (sessions, clock, log, background work) are not. */
+const PORTS = ["db", "blobs", "seats", "payments", "mailer", "hooks"] as const;
+/** Calls that do not leave the process. */
+const PURE = new Set(["blobs.publicUrl", "payments.verifyEvent"]);
+
+/** A place in the service: `db.begin_snapshot:before`, `blobs.put:after`. */
+export type Failpoint = `${string}:${"before" | "after"}`;
+
+/** Called at each failpoint; what it throws is thrown there. */
+export type Reach = (point: Failpoint) => Promise<void>;
+
+/** The same platform with a failpoint before and after every effect. */
+export function placeFailpoints(platform: Platform, reach: Reach): Platform {
+  const placed: Record<string, unknown> = { ...platform };
+  for (const port of PORTS) placed[port] = wrapPort(port, platform[port], reach);
+  return placed as unknown as Platform;
+}
+
+/** What a failure at a failpoint looks like to the code: what the port throws when the outside world is away. */
+export function failureAt(point: Failpoint): Error {
+  const port = point.slice(0, point.indexOf("."));
+  if (port === "db") return new ApiError("service_unavailable");
+  if (port === "seats" || port === "payments") return new ApiError("payment_provider_unavailable");
+  return new Error(`failed at ${point}`);
+}
+
+const HOOK_FAILURES: Record<string, unknown> = {
+  findFault: "unresolvable",
+  send: { status: null, error: "unreachable", retryAfterSeconds: null },
+};
+
+function wrapPort(port: string, target: object, reach: Reach): object {
+  return new Proxy(target, {
+    get(object, key) {
+      const method = Reflect.get(object, key);
+      if (typeof method !== "function" || PURE.has(`${port}.${String(key)}`)) return method;
+      return async (...args: unknown[]) => {
+        // Calls of the database are told apart by the function that they call.
+        const name = `${port}.${port === "db" ? String(args[0]) : String(key)}`;
+        const call = async () => {
+          await reach(`${name}:before`);
+          const result = await method.apply(object, args);
+          await reach(`${name}:after`);
+          return result;
+        };
+        // Whoever sends webhooks never throws: it says what came of it.
+        return port === "hooks" ? await call().catch(() => HOOK_FAILURES[String(key)]) : await call();
+      };
+    },
+  });
+}
