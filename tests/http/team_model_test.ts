@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import fc from "npm:fast-check@4.10.2";
 import { sha256 } from "../../supabase/functions/_shared/domain/bytes.ts";
-import type { Database } from "../../supabase/functions/_shared/platform/mod.ts";
 import { type Answer, onOneBackend, type World } from "../support/harness.ts";
 import {
   type Action,
@@ -26,6 +25,7 @@ import {
   type Service,
   subscribe,
   type Team,
+  withoutMail,
 } from "../support/teams.ts";
 
 const RUNS = 80;
@@ -140,14 +140,6 @@ async function setUp(world: World, scales: boolean): Promise<Real> {
     await subscribe(world, person, "growth", { seats: FREE_SEATS });
   }
   return { world, service: world.with({ db: withoutMail(world.platform.db) }), team, people };
-}
-
-/** No mail goes out, so that nothing but the programs makes tokens. */
-function withoutMail(db: Database): Database {
-  return {
-    call: (name, args) => db.call(name, args),
-    rows: async (name, args, bytes) => name === "claim_mail" ? [] : await db.rows(name, args, bytes),
-  };
 }
 
 /** Sends the request of an action, by what its author believes of the team. */

@@ -17,13 +17,19 @@ const PURE = new Set(["blobs.publicUrl", "payments.verifyEvent"]);
 /** A place in the service: `db.begin_snapshot:before`, `blobs.put:after`. */
 export type Failpoint = `${string}:${"before" | "after"}`;
 
-/** Called at each failpoint; what it throws is thrown there. */
-export type Reach = (point: Failpoint) => Promise<void>;
+/** Who is told of what happens at the failpoints. */
+export interface Watcher {
+  /** Called at each failpoint; what it throws is thrown there. */
+  reach(point: Failpoint): Promise<void>;
+  /** Called when an effect begins, and when it has ended in any way. */
+  begun(): void;
+  ended(): void;
+}
 
 /** The same platform with a failpoint before and after every effect. */
-export function placeFailpoints(platform: Platform, reach: Reach): Platform {
+export function placeFailpoints(platform: Platform, watcher: Watcher): Platform {
   const placed: Record<string, unknown> = { ...platform };
-  for (const port of PORTS) placed[port] = wrapPort(port, platform[port], reach);
+  for (const port of PORTS) placed[port] = wrapPort(port, platform[port], watcher);
   return placed as unknown as Platform;
 }
 
@@ -40,7 +46,7 @@ const HOOK_FAILURES: Record<string, unknown> = {
   send: { status: null, error: "unreachable", retryAfterSeconds: null },
 };
 
-function wrapPort(port: string, target: object, reach: Reach): object {
+function wrapPort(port: string, target: object, watcher: Watcher): object {
   return new Proxy(target, {
     get(object, key) {
       const method = Reflect.get(object, key);
@@ -49,10 +55,15 @@ function wrapPort(port: string, target: object, reach: Reach): object {
         // Calls of the database are told apart by the function that they call.
         const name = `${port}.${port === "db" ? String(args[0]) : String(key)}`;
         const call = async () => {
-          await reach(`${name}:before`);
-          const result = await method.apply(object, args);
-          await reach(`${name}:after`);
-          return result;
+          watcher.begun();
+          try {
+            await watcher.reach(`${name}:before`);
+            const result = await method.apply(object, args);
+            await watcher.reach(`${name}:after`);
+            return result;
+          } finally {
+            watcher.ended();
+          }
         };
         // Whoever sends webhooks never throws: it says what came of it.
         return port === "hooks" ? await call().catch(() => HOOK_FAILURES[String(key)]) : await call();

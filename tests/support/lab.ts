@@ -4,7 +4,7 @@
  * process, the world outlives it: tests prepare and look at things through the world, and break the lab.
  */
 
-import { SECRET as POLAR_SECRET, TOKEN as POLAR_TOKEN } from "./polar.ts";
+import { PRODUCTS, SECRET as POLAR_SECRET, TOKEN as POLAR_TOKEN } from "./polar.ts";
 import type { Failpoint } from "./failpoints.ts";
 import type { Answer, RequestOptions, World } from "./harness.ts";
 import type { Armed } from "./lab_child.ts";
@@ -33,6 +33,8 @@ export interface Lab extends AsyncDisposable {
   /** Failpoints reached since `forget`, in order. */
   points(): Promise<Failpoint[]>;
   forget(): Promise<void>;
+  /** Whether the process ends by itself within a moment. */
+  hasDied(): Promise<boolean>;
   /** Ends the process at once, if it still runs, and starts another. */
   restart(): Promise<void>;
   /** Process id of the service. */
@@ -51,6 +53,7 @@ const BASE_PATH = "/functions/v1/v2-agent-state";
 const CHILD = new URL("lab_child.ts", import.meta.url).pathname;
 /** No request takes longer, whatever is broken: database calls give up after 20 s, three times. */
 const PATIENCE_MS = 90_000;
+const DEATH_MS = 3_000;
 
 /** Opens a laboratory on a world's database. `env` changes what the process is configured with. */
 export async function openLab(world: World, env: Record<string, string> = {}): Promise<Lab> {
@@ -70,6 +73,8 @@ export async function openLab(world: World, env: Record<string, string> = {}): P
     CRON_SECRET,
     WEBHOOK_ALLOW_PRIVATE: "true",
     POLAR_API_URL: outside.url,
+    POLAR_PRODUCTS: JSON.stringify(PRODUCTS),
+    BILLING_RETURN_ORIGINS: "https://app.example",
     POLAR_ACCESS_TOKEN: POLAR_TOKEN,
     POLAR_WEBHOOK_SECRET: POLAR_SECRET,
     RESEND_API_URL: outside.url,
@@ -106,6 +111,11 @@ export async function openLab(world: World, env: Record<string, string> = {}): P
     forget: async () => void await control("/reset", {}),
     pid: () => child.process.pid,
     memory: async () => await control("/memory") as number,
+    hasDied: () =>
+      Promise.race([
+        child.process.status.then(() => true),
+        new Promise<boolean>((resolve) => setTimeout(resolve, DEATH_MS, false)),
+      ]),
     async restart() {
       await end(child);
       child = await spare;
@@ -154,7 +164,8 @@ function startOutside(mails: Lab["mails"]): AsyncDisposable & { url: string } {
       return Response.json({ id: crypto.randomUUID() });
     }
     await request.body?.cancel();
-    return Response.json({ id: pathname.split("/").at(-1), url: "https://polar.example/pay" });
+    const link = "https://polar.example/";
+    return Response.json({ id: pathname.split("/").at(-1), url: link, customer_portal_url: link });
   });
   return {
     url: `http://127.0.0.1:${server.addr.port}`,

@@ -21,7 +21,8 @@ export interface Armed {
   times: number;
 }
 
-const QUIET_MS = 60;
+/** Long enough for whoever has been answered to begin what comes next. */
+const QUIET_MS = 25;
 
 let armed: Armed | undefined;
 let { promise: lifted, resolve: lift } = Promise.withResolvers<void>();
@@ -32,8 +33,6 @@ let lastMoved = performance.now();
 
 async function reach(point: Failpoint): Promise<void> {
   reached.push(point);
-  underWay += point.endsWith(":before") ? 1 : -1;
-  lastMoved = performance.now();
   if (armed?.point !== point || armed.times === 0) return;
   armed.times--;
   switch (armed.action) {
@@ -46,10 +45,13 @@ async function reach(point: Failpoint): Promise<void> {
       held--;
       return;
     case "fail":
-      // A call that fails before it is made has no `after`.
-      if (point.endsWith(":before")) underWay--;
       throw failureAt(point);
   }
+}
+
+function move(by: 1 | -1): void {
+  underWay += by;
+  lastMoved = performance.now();
 }
 
 async function control(request: Request): Promise<Response> {
@@ -65,7 +67,6 @@ async function control(request: Request): Promise<Response> {
       return new Response();
     case "/reset":
       reached = [];
-      underWay = 0;
       return new Response();
     case "/points":
       return Response.json(reached);
@@ -75,8 +76,6 @@ async function control(request: Request): Promise<Response> {
       return Response.json(Deno.memoryUsage().rss);
     case "/quiet":
       while (underWay > 0 || performance.now() - lastMoved < QUIET_MS) {
-        // A call that threw left no `after`; what has not moved for long is over.
-        if (performance.now() - lastMoved > 20 * QUIET_MS) break;
         await new Promise((resolve) => setTimeout(resolve, 5));
       }
       return new Response();
@@ -85,7 +84,11 @@ async function control(request: Request): Promise<Response> {
 }
 
 const settings = readSettings(Deno.env.toObject());
-const platform = placeFailpoints(createPlatform(settings), reach);
+const platform = placeFailpoints(createPlatform(settings), {
+  reach,
+  begun: () => move(1),
+  ended: () => move(-1),
+});
 const service = createApp(platform, settings).fetch;
 const vault = createVault(platform, settings).fetch;
 

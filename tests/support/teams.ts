@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
+import type { Database } from "../../supabase/functions/_shared/platform/mod.ts";
 import { eventually } from "./eventually.ts";
 import type { Answer, World } from "./harness.ts";
 import { newPerson, type Person } from "./people.ts";
@@ -194,6 +195,14 @@ export async function actionsOf(world: World, team: Team): Promise<string[]> {
     [team.id],
   );
   return rows.map(({ action }) => action);
+}
+
+/** A database from which no mail is claimed, so that nothing but the test makes tokens. */
+export function withoutMail(db: Database): Database {
+  return {
+    call: (name, args) => db.call(name, args),
+    rows: async (name, args, bytes) => name === "claim_mail" ? [] : await db.rows(name, args, bytes),
+  };
 }
 
 /** Asserts that a request was refused with exactly this status and code. */

@@ -54,6 +54,8 @@ export interface Operation {
    * was acknowledged, and at most one for every other. Left out where nothing is changed.
    */
   effect?: "once" | "each";
+  /** A job: what one run leaves undone is done by the next, so that success does not say that all was done. */
+  job?: true;
   /** Statuses that a repetition after a success may have; the status of success unless told otherwise. */
   again?: number[];
   prepare(world: World): Promise<Prepared>;

@@ -110,6 +110,7 @@ export const WEBHOOK_OPERATIONS: Operation[] = [
     opens: "cron secret",
     status: 200,
     effect: "once",
+    job: true,
     async prepare(world) {
       const prepared = await prepareHook(world, () => "/webhooks/dispatch");
       const { id, accountId } = prepared.hook;
