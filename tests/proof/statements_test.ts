@@ -1,0 +1,87 @@
+/**
+ * Every mutating operation, ended between any two of its writes: inside a transaction there is no half. Nothing has
+ * happened, or all of it has; the client is told 503 or the truth; and the same request again works.
+ */
+
+import assert from "node:assert/strict";
+import { claim, THOROUGH } from "../support/claims.ts";
+import { onOneBackend, type World } from "../support/harness.ts";
+import { assertInvariants } from "../support/invariants.ts";
+import { CRON_SECRET } from "../support/lab.ts";
+import { methodOf, mutating } from "../support/operations/mod.ts";
+import { SETTINGS as POLAR, withPolar, withSettings } from "../support/polar.ts";
+import { type Ending, installStatementFaults, type StatementFaults } from "../support/statement_faults.ts";
+
+/** A fast run tries one ending; how a statement fails makes no difference to what it leaves. */
+const ENDINGS: Ending[] = THOROUGH ? ["terminated", "disk full", "deadlock"] : ["disk full"];
+
+onOneBackend((test) => {
+  let faults: Promise<StatementFaults> | undefined;
+  let cells = 0;
+
+  for (const operation of mutating()) {
+    test(`${operation.route} is whole or not at all wherever it is ended: ${operation.name}`, async (world) => {
+      const { arm, disarm } = await (faults ??= installStatementFaults(world));
+      await withService(world, async (service) => {
+        const first = await operation.prepare(world);
+        await disarm();
+        const method = methodOf(operation);
+        await service.request(method, first.path, first.options);
+        const writes = await disarm();
+        await first.check?.();
+        assert.ok(writes > 0);
+
+        for (const ending of ENDINGS) {
+          for (const sticky of [false, true]) {
+            for (let nth = 1; nth <= writes; nth++) {
+              const place = `${ending} at write ${nth} of ${writes}${sticky ? " and after" : ""}`;
+              const prepared = await operation.prepare(world);
+              await arm(ending, nth, sticky);
+              const told = await service.request(method, prepared.path, prepared.options);
+              await disarm();
+              const done = await prepared.count!();
+              assert.ok([operation.status, 503].includes(told.status), `${place}: ${told.text}`);
+              if (!operation.job) {
+                assert.ok(
+                  done <= 1 && (told.status === 503 || done === 1),
+                  `${place}: ${told.status}, ${done} done`,
+                );
+              }
+              await prepared.lapse?.();
+              const again = await service.request(method, prepared.path, prepared.options);
+              const statuses = [operation.status, ...(done > 0 ? operation.again ?? [] : [])];
+              assert.ok(statuses.includes(again.status), `${place}, again: ${again.text}`);
+              if (operation.effect === "once") assert.equal(await prepared.count!(), 1, place);
+              await prepared.check?.();
+              cells++;
+            }
+          }
+        }
+      });
+    });
+  }
+
+  test("after every ended transaction the books, the chains and the logs are right", async (world) => {
+    await assertInvariants(world.sql);
+    claim("A transaction ended between any two of its writes leaves no half", cells);
+  });
+});
+
+async function withService(
+  world: World,
+  work: (service: Pick<World, "request">) => Promise<void>,
+): Promise<void> {
+  const link = "https://polar.example/";
+  const answer = () => Response.json({ id: "x", url: link, customer_portal_url: link });
+  await withPolar(answer, async (polar) => {
+    const { platform } = withSettings(world, polar);
+    await work(world.with({
+      ...platform,
+      settings: {
+        polar: { ...POLAR, ...polar },
+        cronSecret: CRON_SECRET,
+        billingReturnOrigins: ["https://app.example"],
+      },
+    }));
+  });
+}
