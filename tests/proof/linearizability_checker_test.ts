@@ -89,10 +89,10 @@ function answers(log: readonly string[], input: LogInput): LogOutput[] {
   return [
     split(...conflicts),
     gap(log.length === 0 ? null : log.length - 1),
-    idempotent,
     ...input.hashes.map((_, i) =>
       accepted(i + 1, Math.max(log.length, input.from + input.hashes.length) - 1)
     ),
+    idempotent,
   ];
 }
 

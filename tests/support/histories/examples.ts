@@ -189,6 +189,10 @@ export const GOOD_LOGS: Record<string, Log> = {
     at(4, 5, replay(1), blocks(2, "c")),
   ],
   "a repetition": [at(0, 1, append(0, "a"), accepted(1, 0)), at(2, 3, append(0, "a"), idempotent)],
+  "a request that the service repeated by itself": [
+    at(0, 1, append(0, "a"), idempotent),
+    at(2, 3, replay(-1), blocks(0, "a")),
+  ],
   "an overlap": [
     at(0, 1, append(0, "a", "b"), accepted(2, 1)),
     at(2, 3, append(1, "b", "c"), accepted(1, 2)),
@@ -222,6 +226,7 @@ export const BAD_LOGS: Record<string, Log> = {
   "new blocks beside known ones dropped": [
     at(0, 1, append(0, "a"), accepted(1, 0)),
     at(2, 3, append(0, "a", "b"), idempotent),
+    at(4, 5, replay(-1), blocks(0, "a")),
   ],
   "an overlap counted twice": [
     at(0, 1, append(0, "a", "b"), accepted(2, 1)),
