@@ -2,10 +2,9 @@
 
 import assert from "node:assert/strict";
 import { mountedRoutes } from "../support/mounted.ts";
-import { CRON_SECRET } from "../support/lab.ts";
+import { withEverything } from "../support/everything.ts";
 import { onOneBackend } from "../support/harness.ts";
 import { methodOf, OPERATIONS } from "../support/operations/mod.ts";
-import { withPolar, withSettings } from "../support/polar.ts";
 
 /** Routes that are no operation: they say that the service is there. */
 const NO_OPERATIONS = ["GET /health", "vault GET /health"];
@@ -23,13 +22,7 @@ Deno.test("no two rows have one name and one route", () => {
 onOneBackend((test) => {
   for (const operation of OPERATIONS) {
     test(`${operation.route} does what its row says: ${operation.name}`, async (world) => {
-      const answer = () =>
-        Response.json({ id: "x", url: "https://polar.example/", customer_portal_url: "https://p.example/" });
-      await withPolar(answer, async (polar) => {
-        const service = world.with({
-          ...withSettings(world, polar).platform,
-          settings: { polar, cronSecret: CRON_SECRET, billingReturnOrigins: ["https://app.example"] },
-        });
+      await withEverything(world, async (service) => {
         const { path, options, count, check } = await operation.prepare(world);
         const before = await count?.();
         const answered = await service.request(methodOf(operation), path, options);

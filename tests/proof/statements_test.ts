@@ -5,11 +5,10 @@
 
 import assert from "node:assert/strict";
 import { claim, THOROUGH } from "../support/claims.ts";
-import { onOneBackend, type World } from "../support/harness.ts";
+import { withEverything } from "../support/everything.ts";
+import { onOneBackend } from "../support/harness.ts";
 import { assertInvariants } from "../support/invariants.ts";
-import { CRON_SECRET } from "../support/lab.ts";
 import { methodOf, mutating } from "../support/operations/mod.ts";
-import { SETTINGS as POLAR, withPolar, withSettings } from "../support/polar.ts";
 import { type Ending, installStatementFaults, type StatementFaults } from "../support/statement_faults.ts";
 
 /** A fast run tries one ending; how a statement fails makes no difference to what it leaves. */
@@ -22,7 +21,7 @@ onOneBackend((test) => {
   for (const operation of mutating()) {
     test(`${operation.route} is whole or not at all wherever it is ended: ${operation.name}`, async (world) => {
       const { arm, disarm } = await (faults ??= installStatementFaults(world));
-      await withService(world, async (service) => {
+      await withEverything(world, async (service) => {
         const first = await operation.prepare(world);
         await disarm();
         const method = methodOf(operation);
@@ -66,22 +65,3 @@ onOneBackend((test) => {
     claim("A transaction ended between any two of its writes leaves no half", cells);
   });
 });
-
-async function withService(
-  world: World,
-  work: (service: Pick<World, "request">) => Promise<void>,
-): Promise<void> {
-  const link = "https://polar.example/";
-  const answer = () => Response.json({ id: "x", url: link, customer_portal_url: link });
-  await withPolar(answer, async (polar) => {
-    const { platform } = withSettings(world, polar);
-    await work(world.with({
-      ...platform,
-      settings: {
-        polar: { ...POLAR, ...polar },
-        cronSecret: CRON_SECRET,
-        billingReturnOrigins: ["https://app.example"],
-      },
-    }));
-  });
-}

@@ -5,13 +5,12 @@
  */
 
 import { PRODUCTS, SECRET as POLAR_SECRET, TOKEN as POLAR_TOKEN } from "./polar.ts";
+import { CRON_SECRET } from "./everything.ts";
 import type { Failpoint } from "./failpoints.ts";
 import type { Answer, RequestOptions, World } from "./harness.ts";
 import type { Armed } from "./lab_child.ts";
 import { startStorageServer, type StorageServer } from "./storage_server.ts";
 import { startWireProxy, type WireProxy } from "./wire_proxy.ts";
-
-export const CRON_SECRET = "cron-secret-for-the-laboratory";
 
 /** The running laboratory. */
 export interface Lab extends AsyncDisposable {

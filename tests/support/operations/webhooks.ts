@@ -4,7 +4,7 @@ import type { Hook } from "../hooks.ts";
 import { emit, makeDue, newHook } from "../hooks.ts";
 import type { World } from "../harness.ts";
 import { accountIdOf, newPerson } from "../people.ts";
-import { CRON_SECRET } from "../lab.ts";
+import { CRON_SECRET } from "../everything.ts";
 import { counter } from "./counting.ts";
 import type { Operation, Prepared } from "./mod.ts";
 
