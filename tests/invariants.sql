@@ -172,3 +172,145 @@ union all
 select v.id from app.vaults v
  where app.vault_shares(v.sss_preset) < (
    select count(*) from app.vault_people p where p.vault_id = v.id and p.wrapped_share is not null);
+
+-- money: an order is worth what its payment said, once, and a refund takes no more than that
+select o.order_id
+  from app.polar_orders o
+  left join app.credit_ledger l on l.account_id = o.account_id and l.note = o.order_id
+ group by o.order_id
+having coalesce(sum(l.amount_milli) filter (where l.kind = 'purchase'), 0) <> coalesce(o.credits_milli, 0)
+    or count(*) filter (where l.kind = 'purchase') <> (o.credits_milli is not null)::int
+    or coalesce(-sum(l.amount_milli) filter (where l.kind = 'purchase_refund'), 0)
+       > least(o.settled_milli, coalesce(o.credits_milli, 0));
+
+-- money: nothing lies in a log of a person that was not paid for
+select l.id
+  from app.logs l join app.accounts a on a.id = l.owner_id and a.subject is not null
+ where l.total_bytes > coalesce((
+   select sum(bytes) from app.credit_ledger where account_id = a.id and kind = 'replication'), 0);
+
+-- money: who is not charged has no charges
+select a.id from app.accounts a join app.credit_ledger l on l.account_id = a.id where a.token_hash is not null
+union all
+select s.id from app.snapshots s join app.accounts a on a.id = s.account_id
+ where a.token_hash is not null and s.cost_milli <> 0;
+
+-- money: no hold is older than its lease and the pauses of ten sweeps
+select s.id from app.snapshots s
+ where s.status = 'pending'
+   and not exists (
+     select from app.snapshot_attempts t
+      where t.snapshot_id = s.id and t.status = 'pending' and t.lease_expires_at > now() - interval '10 minutes');
+
+-- usage: requests that wrote are counted once with their owner and once with their log (owners outside teams)
+select l.owner_id
+  from app.logs l join app.accounts a on a.id = l.owner_id
+  left join app.usage_cycles u on u.owner_id = l.owner_id
+ group by l.id
+having l.sync_ops <> coalesce(sum(u.sync_ops), 0);
+
+-- tenants: who keeps something for themselves pays for it themselves
+select s.id
+  from app.snapshots s
+  join app.agents g on g.id = s.agent_ref
+  join app.owners o on o.id = g.owner_id and o.kind <> 'team'
+ where s.account_id <> g.owner_id
+union all
+select null from app.logs l join app.owners o on o.id = l.owner_id and o.kind <> 'team'
+ where l.member_id <> l.owner_id;
+
+-- tenants: a team's log is a member's, present or past
+select l.id
+  from app.logs l join app.teams t on t.id = l.owner_id
+ where not exists (select from app.team_members m where m.team_id = t.id and m.account_id = l.member_id);
+
+-- tenants: every account and every team is an owner of its own kind
+select o.id, o.kind
+  from app.owners o
+  left join app.accounts a on a.id = o.id
+  left join app.teams t on t.id = o.id
+ where num_nonnulls(a.id, t.id) > 1
+    or (a.id is not null and o.kind <> case when a.subject is null then 'project' else 'user' end)
+    or (t.id is not null and o.kind <> 'team');
+
+-- snapshots: each object belongs to one attempt, and its name begins with that attempt
+select object_name from app.snapshot_attempts where object_name not like id || '/%';
+
+-- snapshots: a confirmed one has no rival that is still held
+select s.id
+  from app.snapshots s
+  join app.snapshots rival on rival.agent_ref = s.agent_ref and rival.sequence_number = s.sequence_number
+ where s.status = 'confirmed' and rival.status = 'pending';
+
+-- audit: times never go back along a chain
+select team_id, seq
+  from (select team_id, seq, created_at, lag(created_at) over (partition by team_id order by seq) as before
+          from app.audit_entries) e
+ where created_at < before;
+
+-- audit: a team begins with its making, and has one entry for each epoch
+select t.id
+  from app.teams t left join app.audit_entries e on e.team_id = t.id
+ group by t.id
+having count(*) filter (where e.action = 'team.create') <> 1
+    or min(e.seq) filter (where e.action = 'team.create') <> 0
+    or count(*) filter (where e.action = 'team.rotate') <> t.rotation_seq;
+
+-- audit: each sub-key has the entry of its making, and of its end at most one
+select k.id
+  from app.api_keys k left join app.audit_entries e on e.team_id = k.team_id and e.resource_id = k.id::text
+ where k.team_id is not null
+ group by k.id
+having count(*) filter (where e.action = 'subkey.create') <> 1
+    or count(*) filter (where e.action = 'subkey.revoke') > 1;
+
+-- audit: who has left has an entry for it
+select m.team_id, m.account_id
+  from app.team_members m join app.accounts a on a.id = m.account_id
+ where m.status <> 'active'
+   and not exists (
+     select from app.audit_entries e
+      where e.team_id = m.team_id and e.action = 'member.remove' and e.resource_id = a.subject);
+
+-- teams: who made a team, or took it over, is an active member of it
+select t.id from app.teams t
+ where not exists (
+   select from app.team_members m
+    where m.team_id = t.id and m.account_id = t.account_id and m.status = 'active');
+
+-- teams: a memory is of an author who was a member then
+select n.team_id, n.seq
+  from app.team_memories n
+ where n.author_id is not null
+   and not exists (select from app.team_members m where m.team_id = n.team_id and m.account_id = n.author_id);
+
+-- webhooks: nothing waits to be sent to one that is disabled or deleted
+select d.id
+  from app.webhook_deliveries d join app.webhooks w on w.id = d.webhook_id
+ where d.status = 'pending' and (w.state <> 'active' or w.deleted_at is not null);
+
+-- webhooks: at most one delivery of each is under way
+select webhook_id from app.webhook_deliveries where lease_expires_at > now()
+ group by webhook_id having count(*) > 1;
+
+-- webhooks: what is said to be delivered or given up was tried
+select id from app.webhook_deliveries where status in ('delivered', 'exhausted') and attempts = 0;
+
+-- secrets: what opens something is kept as a hash, and what is shown of it is masked
+select id::text from app.api_keys where octet_length(key_hash) <> 32 or masked_key ~ '[0-9A-Za-z]{24}'
+union all
+select id::text from app.mail_outbox where facts::text ~ 'inv_|sov_live_|whsec_|scim_';
+
+-- secrets: every table of ours has row-level security on
+select c.relname
+  from pg_class c
+ where c.relnamespace = 'app'::regnamespace and c.relkind in ('r', 'p') and not c.relrowsecurity;
+
+-- secrets: no function of ours may be called by everybody
+select p.oid::regprocedure::text
+  from pg_proc p
+ where p.pronamespace in ('api'::regnamespace, 'app'::regnamespace)
+   and exists (
+     select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+       left join pg_roles r on r.oid = a.grantee
+      where a.privilege_type = 'EXECUTE' and (a.grantee = 0 or r.rolname in ('anon', 'authenticated')));

@@ -65,7 +65,8 @@ onOneBackend((test) => {
   test("a call that is cut when it has run but not committed did run, and is rolled back", async (world) => {
     await world.sql.query("create sequence if not exists public.ran");
     await world.sql.query(`create or replace function api.probe() returns jsonb language sql security definer
-      as 'select to_jsonb(nextval(''public.ran''))'; grant execute on function api.probe() to service_role`);
+      as 'select to_jsonb(nextval(''public.ran''))';
+      revoke execute on function api.probe() from public; grant execute on function api.probe() to service_role`);
     await using proxy = startWireProxy(world.databaseUrl);
     proxy.inject({ moment: "uncommitted" });
     const options = { url: proxy.url, poolSize: 1, prepared: true, log() {} };

@@ -90,9 +90,8 @@ async function prepareAcceptance(world: World): Promise<Prepared> {
   assert.equal(invited.status, 201, invited.text);
   const { invitation_id } = invited.body;
   // No mail goes out, so that nothing but this makes a token for it.
-  await world.sql.query("update app.mail_outbox set given_up_at = now() where subject_id = $1", [
-    invitation_id,
-  ]);
+  const giveUp = "update app.mail_outbox set given_up_at = now() where subject_id = $1 and sent_at is null";
+  await world.sql.query(giveUp, [invitation_id]);
   const token = `inv_${crypto.randomUUID()}`;
   await world.sql.query("select api.mint_invitation_token($1, $2)", [invitation_id, sha256(token)]);
   return {
