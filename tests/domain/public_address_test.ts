@@ -1,7 +1,10 @@
 /** Every spelling of an address that is not public is refused, and every public one is let through. */
 
 import assert from "node:assert/strict";
+import { openClaim } from "../support/claims.ts";
 import { findUrlFault, isPublicAddress } from "../../supabase/functions/_shared/domain/public_address.ts";
+
+const held = openClaim("No webhook goes to an address that is not public, however it is spelled");
 
 /** Ways to spell an IPv4 address as a host: dotted, decimal, hexadecimal, octal, short, and with odd characters. */
 function spellings(address: string): string[] {
@@ -173,6 +176,7 @@ Deno.test("there are more than 120 hostile spellings, and none is written twice"
   const all = [...HOSTILE_HOSTS, ...HOSTILE_URLS];
   assert.equal(new Set(all).size, all.length);
   assert.ok(all.length >= 120, String(all.length));
+  held(all.length);
 });
 
 for (const host of HOSTILE_HOSTS) {

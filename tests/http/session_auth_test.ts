@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { mintLiveKey } from "../../supabase/functions/_shared/domain/credential.ts";
+import { openClaim } from "../support/claims.ts";
 import { newPaidKey, newProjectToken } from "../support/factories.ts";
 import {
   createForger,
@@ -173,6 +174,9 @@ const FORGED: [string, (forger: Forger) => string | string[] | Promise<string | 
   ["whose payload is not encoded", ({ unencoded }) => unencoded()],
 ];
 
+let forgeries = 0;
+const held = openClaim("No forged session is taken, by any route");
+
 onOneBackend((test) => {
   for (const [name, authorization] of MALFORMED) {
     test(`every session route answers 401 missing_or_invalid_bearer_token to ${name}`, async (world) => {
@@ -236,6 +240,11 @@ onOneBackend((test) => {
     await assertTaken(world, await forger.byHand(forger.header));
     for (const key of [world.issuer.key, RSA, ED]) await assertTaken(world, await forger.token({ key }));
   });
+
+  test("more than sixty forgeries were tried", async () => {
+    assert.ok(forgeries >= 60, String(forgeries));
+    held(forgeries * ROUTES.length);
+  });
 });
 
 async function assertTaken(world: World, token: string): Promise<void> {
@@ -245,6 +254,7 @@ async function assertTaken(world: World, token: string): Promise<void> {
 }
 
 async function assertInvalid(world: World, token: string): Promise<void> {
+  forgeries++;
   await assertRefused(world, { authorization: `Bearer ${token}` }, "invalid_session");
 }
 

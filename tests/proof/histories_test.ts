@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { chanceOf, newSeed } from "../support/chance.ts";
-import { claim, THOROUGH } from "../support/claims.ts";
+import { openClaim, THOROUGH } from "../support/claims.ts";
 import { newProjectToken, sha256Hex } from "../support/factories.ts";
 import { onOneBackend, type World } from "../support/harness.ts";
 import { checkHistory, type Event, type Model } from "../support/histories/checker.ts";
@@ -19,6 +19,9 @@ import { type Nemesis, unleash } from "../support/nemesis.ts";
 const HISTORIES = THOROUGH ? 60 : 4;
 const CLIENTS = 6;
 const REQUESTS = 12;
+
+const told = openClaim("Everything that concurrent clients were told under faults fits one order of events");
+const untold = openClaim("… of which the client was never told what became of it");
 
 onOneBackend((test) => {
   let lab: Promise<Lab> | undefined;
@@ -85,7 +88,7 @@ onOneBackend((test) => {
     await bench[Symbol.asyncDispose]();
     await assertInvariants(world.sql);
     assert.ok(lost > 0, "no answer was ever lost: the faults do too little");
-    claim("Everything that concurrent clients were told under faults fits one order of events", operations);
-    claim("… of which the client was never told what became of it", lost);
+    told(operations);
+    untold(lost);
   });
 });

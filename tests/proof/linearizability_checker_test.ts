@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import fc from "npm:fast-check@4.10.2";
-import { claim } from "../support/claims.ts";
+import { openClaim } from "../support/claims.ts";
 import { checkHistory, type Event, type Model } from "../support/histories/checker.ts";
 import {
   accepted,
@@ -21,6 +21,8 @@ import {
 } from "../support/histories/examples.ts";
 import { type LogInput, type LogOutput, REPLICATION } from "../support/histories/replication.ts";
 import { SNAPSHOTS } from "../support/histories/snapshots.ts";
+
+const held = openClaim("The linearizability checker tells right histories from wrong ones");
 
 function define<State, Input, Output>(
   what: string,
@@ -121,7 +123,7 @@ Deno.test("the checker refuses a right history in which one acknowledged append 
   assert.ok(tried > 200);
   const cases = [GOOD_SNAPSHOTS, BAD_SNAPSHOTS, GOOD_LOGS, BAD_LOGS].flatMap(Object.keys).length + 300 +
     tried;
-  claim("The linearizability checker tells right histories from wrong ones", cases);
+  held(cases);
 });
 
 /** The blocks that were accepted, but for the last. */

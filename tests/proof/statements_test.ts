@@ -4,7 +4,7 @@
  */
 
 import assert from "node:assert/strict";
-import { claim, THOROUGH } from "../support/claims.ts";
+import { openClaim, THOROUGH } from "../support/claims.ts";
 import { withEverything } from "../support/everything.ts";
 import { onOneBackend } from "../support/harness.ts";
 import { assertInvariants } from "../support/invariants.ts";
@@ -13,6 +13,8 @@ import { type Ending, installStatementFaults, type StatementFaults } from "../su
 
 /** A fast run tries one ending; how a statement fails makes no difference to what it leaves. */
 const ENDINGS: Ending[] = THOROUGH ? ["terminated", "disk full", "deadlock"] : ["disk full"];
+
+const held = openClaim("A transaction ended between any two of its writes leaves no half");
 
 onOneBackend((test) => {
   let faults: Promise<StatementFaults> | undefined;
@@ -62,6 +64,6 @@ onOneBackend((test) => {
 
   test("after every ended transaction the books, the chains and the logs are right", async (world) => {
     await assertInvariants(world.sql);
-    claim("A transaction ended between any two of its writes leaves no half", cells);
+    held(cells);
   });
 });

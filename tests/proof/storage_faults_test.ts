@@ -12,7 +12,7 @@ import { sweepSnapshots } from "../../supabase/functions/v2-agent-state/flows/sw
 import { balanceOf, endLeases, newPaidKey, snapshotBody } from "../support/factories.ts";
 import { onOneBackend, type World } from "../support/harness.ts";
 import { assertInvariants } from "../support/invariants.ts";
-import { claim } from "../support/claims.ts";
+import { openClaim } from "../support/claims.ts";
 import {
   startStorageServer,
   type StorageFailure,
@@ -53,6 +53,8 @@ function openStorage(world: World, storage: StorageServer) {
   });
   return world.with({ blobs: openBlobStorage(client) });
 }
+
+const held = openClaim("A snapshot is acknowledged only when all of it is kept");
 
 onOneBackend((test) => {
   for (const request of REQUESTS) {
@@ -112,9 +114,6 @@ onOneBackend((test) => {
 
   test("the books are right after every failure of storage", async (world) => {
     await assertInvariants(world.sql);
-    claim(
-      "A snapshot is acknowledged only when all of it is kept",
-      REQUESTS.length * TIMES.length * Object.keys(FAILURES).length,
-    );
+    held(REQUESTS.length * TIMES.length * Object.keys(FAILURES).length);
   });
 });

@@ -3,16 +3,32 @@
 /** Whether everything is tried, as `deno task proof` does, or a part that fits beside the other tests. */
 export const THOROUGH = Deno.env.get("PROOF") === "thorough";
 
-/** One line of the report. */
-export interface Claim {
+/** One line of the report: a claim that is to be proved, or that has held. */
+export interface ClaimLine {
   claim: string;
-  cases: number;
+  /** Undefined as long as it is only claimed. */
+  cases?: number;
 }
 
-/** Says that a claim held in so many cases. To be called when they have all passed. */
-export function claim(text: string, cases: number): void {
+let failed = false;
+
+/** Says that a test of this file has failed: none of its claims holds. */
+export function noteFailure(): void {
+  failed = true;
+}
+
+/**
+ * Claims something. The function that comes back says in how many cases it held, and is to be called when they have all
+ * passed: a claim that nobody says has held has not.
+ */
+export function openClaim(claim: string): (cases: number) => void {
+  write({ claim });
+  return (cases) => {
+    if (!failed) write({ claim, cases });
+  };
+}
+
+function write(line: ClaimLine): void {
   const report = Deno.env.get("PROOF_REPORT");
-  if (!report) return;
-  const line: Claim = { claim: text, cases };
-  Deno.writeTextFileSync(report, `${JSON.stringify(line)}\n`, { append: true });
+  if (report) Deno.writeTextFileSync(report, `${JSON.stringify(line)}\n`, { append: true });
 }

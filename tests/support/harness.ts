@@ -28,6 +28,7 @@ import { openPolar } from "../../supabase/functions/_shared/platform/payments_po
 import { openProviders } from "../../supabase/functions/_shared/platform/providers_supabase.ts";
 import { openWebhookSender } from "../../supabase/functions/_shared/platform/webhook_sender.ts";
 import { createSessionVerifier } from "../../supabase/functions/_shared/platform/session_verifier.ts";
+import { noteFailure } from "./claims.ts";
 import { assertInvariants } from "./invariants.ts";
 import { AGENT_STATE_BOOK, noteSeen, VAULT_BOOK } from "./books.ts";
 import { cloneDatabase } from "./database.ts";
@@ -129,10 +130,22 @@ function onBackend(
       name: `${name} [${backend.name}]`,
       sanitizeOps: false,
       sanitizeResources: false,
-      fn: async () => await run(await (world ??= openWorld(backend))),
+      fn: async () => {
+        try {
+          await run(await (world ??= openWorld(backend)));
+        } catch (error) {
+          noteFailure();
+          throw error;
+        }
+      },
     });
   });
   Deno.test.afterAll(async () => await (await world)?.close());
+}
+
+/** A world outside of any test, over the direct driver and files. */
+export function openDirectWorld(): Promise<World> {
+  return openWorld(BACKENDS[0]!);
 }
 
 async function openWorld(backend: Backend): Promise<World> {

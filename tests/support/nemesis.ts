@@ -24,8 +24,22 @@ export interface Nemesis {
   stop(): Promise<void>;
 }
 
-/** Starts breaking. `kills` says whether the process of the service is killed, too. */
-export function unleash(lab: Lab, chance: Chance, kills = true): Nemesis {
+/** How a nemesis goes about it. */
+export interface Temper {
+  /** Whether the process of the service is killed, too. */
+  kills: boolean;
+  /** About how long it waits between two faults. */
+  pauseMs: number;
+  /** Faults of a test's own, by their names. */
+  more?: Record<string, () => Promise<void> | void>;
+}
+
+/** Starts breaking. */
+export function unleash(
+  lab: Lab,
+  chance: Chance,
+  temper: Temper = { kills: true, pauseMs: PAUSE_MS },
+): Nemesis {
   const done: Record<string, number> = {};
   let stopped = false;
 
@@ -66,17 +80,19 @@ export function unleash(lab: Lab, chance: Chance, kills = true): Nemesis {
       await pause();
       fault.lift();
     },
-    ...(kills ? { "the service is killed": () => lab.restart() } : {}),
+    ...temper.more,
+    ...(temper.kills ? { "the service is killed": () => lab.restart() } : {}),
   };
 
-  function pause(): Promise<void> {
-    return new Promise((resolve) => setTimeout(resolve, PAUSE_MS * (0.5 + chance.below(100) / 50)));
+  function pause(ms = PAUSE_MS): Promise<void> {
+    return new Promise((resolve) => setTimeout(resolve, ms * (0.5 + chance.below(100) / 50)));
   }
 
   async function rage(): Promise<void> {
     const names = Object.keys(faults);
     while (!stopped) {
-      await pause();
+      await pause(temper.pauseMs);
+      if (stopped) break;
       const name = chance.pick(names);
       await faults[name]!();
       done[name] = (done[name] ?? 0) + 1;
