@@ -79,7 +79,7 @@ export const DEFECTS: readonly Defect[] = [
       find: "select id, email into v_id, v_email from app.accounts where subject = p_subject;",
       replace: "select id, email into v_id, v_email from app.accounts where subject ilike p_subject limit 1;",
     }],
-    tests: ["tests/http/account_test.ts", "tests/http/api_keys_test.ts", "tests/http/session_auth_test.ts"],
+    tests: ["tests/http/subjects_test.ts"],
   },
   {
     id: "R06",

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import fc from "npm:fast-check@4.10.2";
 import { sha256 } from "../../supabase/functions/_shared/domain/bytes.ts";
+import { openClaim, THOROUGH } from "../support/claims.ts";
 import { type Answer, onOneBackend, type World } from "../support/harness.ts";
 import {
   type Action,
@@ -13,6 +14,7 @@ import {
   type TeamModel,
   type Who,
 } from "../support/team_model.ts";
+import { checkModel } from "../support/model_runner.ts";
 import { newPerson, type Person } from "../support/people.ts";
 import {
   accept,
@@ -28,7 +30,7 @@ import {
   withoutMail,
 } from "../support/teams.ts";
 
-const RUNS = 80;
+const RUNS = THOROUGH ? 600 : 80;
 const STEPS_MAX = 30;
 const AT_ONCE_MAX = 8;
 const PEOPLE = 6;
@@ -62,6 +64,8 @@ const action: fc.Arbitrary<Action> = fc.oneof(
   ),
 );
 
+const held = openClaim("A team stays what its model says, whatever people do in it");
+
 /** A team in the service, and those who meet in it. */
 interface Real {
   world: World;
@@ -70,65 +74,42 @@ interface Real {
   people: Person[];
 }
 
-/** One action, whose answer the model knows; or several at once, after which the model is read anew. */
-class Step implements fc.AsyncCommand<TeamModel, Real> {
-  constructor(private readonly actions: Action[]) {}
-
-  check(): boolean {
-    return true;
-  }
-
-  async run(model: TeamModel, real: Real): Promise<void> {
-    if (this.actions.length === 1) {
-      const [only] = this.actions as [Action];
-      const answer = await perform(real, model, only);
-      const { status, error } = apply(model, only);
-      assert.deepEqual([answer.status, answer.body.error], [status, error], answer.text);
-      if (only.kind === "write" && status === 201) {
-        const { seq, rotation_seq } = answer.body;
-        assert.deepEqual([seq, rotation_seq], [model.memories - 1, model.epoch]);
-      }
-      return;
-    }
-    const before = structuredClone(model);
-    const answers = await Promise.all(this.actions.map((each) => perform(real, before, each)));
-    for (const [i, answer] of answers.entries()) {
-      assert.ok(answer.status < 500, answer.text);
-      if (answer.status < 300) countSuccess(model, this.actions[i]!);
-    }
-    await readAnew(model, real);
-  }
-
-  toString(): string {
-    return `at once: ${JSON.stringify(this.actions)}`;
-  }
-}
-
-const programs = fc.commands(
-  [
-    action.map((only) => new Step([only])),
-    action.map((only) => new Step([only])),
-    fc.array(action, { minLength: 2, maxLength: AT_ONCE_MAX }).map((actions) => new Step(actions)),
-  ],
-  { maxCommands: STEPS_MAX, size: "max" },
-);
-
 onOneBackend((test) => {
   test("whatever people do in a team, one after another and at once, it stays what it must be", async (world) => {
-    let steps = 0;
-    await fc.assert(
-      fc.asyncProperty(fc.boolean(), programs, async (scales, program) => {
-        const real = await setUp(world, scales);
-        const model = newModel(scales, FREE_SEATS);
-        await fc.asyncModelRun(() => ({ model, real }), program);
-        await assertInvariants(real, model);
-        steps += model.changes + model.memories;
-      }),
-      { numRuns: RUNS },
-    );
-    assert.ok(steps > RUNS * 3, `only ${steps} changes: the programs do too little`);
+    let changes = 0;
+    for (const scales of [false, true]) {
+      const actions = await checkModel({
+        action,
+        setUp: async () => ({ model: newModel(scales, FREE_SEATS), real: await setUp(world, scales) }),
+        perform,
+        apply,
+        inspect,
+        merge,
+        async assertKept(real: Real, model: TeamModel) {
+          await assertInvariants(real, model);
+          changes += model.changes + model.memories;
+        },
+      }, { runs: RUNS / 2, stepsMax: STEPS_MAX, atOnceMax: AT_ONCE_MAX });
+      assert.ok(actions > RUNS);
+    }
+    assert.ok(changes > RUNS * 3, `only ${changes} changes: the programs do too little`);
+    held(changes);
   });
 });
+
+function inspect(_real: Real, model: TeamModel, only: Action, { status, body }: Answer): void {
+  if (only.kind !== "write" || status !== 201) return;
+  assert.deepEqual([body.seq, body.rotation_seq], [model.memories - 1, model.epoch]);
+}
+
+async function merge(
+  real: Real,
+  model: TeamModel,
+  done: { action: Action; answer: Answer }[],
+): Promise<void> {
+  for (const { action, answer } of done) if (answer.status < 300) countSuccess(model, action);
+  await readAnew(model, real);
+}
 
 async function setUp(world: World, scales: boolean): Promise<Real> {
   const people = await Promise.all(Array.from({ length: PEOPLE }, () => newPerson(world)));

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { CATALOGUE } from "../../supabase/functions/_shared/errors.ts";
 import { referencePage } from "./reference_page.ts";
 import { DOCUMENTED, type Documented, documentOf } from "./references.ts";
+import { describeDependencies } from "./dependencies.ts";
 import { describeSchema, type Queryable } from "./schema.ts";
 import { generateTypes } from "./supabase_cli.ts";
 
@@ -30,6 +31,7 @@ export async function generateFiles(sql: Queryable, databaseUrl: string): Promis
       path: "supabase/database.types.ts",
       text: TYPES_HEADER + await generateTypes(databaseUrl, REPOSITORY),
     },
+    { path: "docs/dependencies.md", text: await describeDependencies() },
     { path: README, text: withErrorTable(await read(README) ?? newReadme()) },
     ...DOCUMENTED.flatMap(generateReference),
     { path: "docs/reference.html", text: referencePage(DOCUMENTED.map(documentOf)) },

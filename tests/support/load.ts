@@ -26,8 +26,8 @@ export interface Load {
   /** Acknowledged writes that were not found again. */
   readonly lost: string[];
   requests(): number;
-  /** When the newest request was sent that has succeeded. */
-  lastSuccessSentAt(): number;
+  /** When a request last succeeded. */
+  lastSuccessAt(): number;
   latencies(): string;
   /** Ends the load and looks for everything that was acknowledged. Returns how much that was. */
   stop(): Promise<number>;
@@ -49,7 +49,7 @@ export async function startLoad(lab: Lab, chance: Chance): Promise<Load> {
   const lost: string[] = [];
   const times: number[] = [];
   let requests = 0;
-  let sentAt = 0;
+  let succeededAt = 0;
   let running = true;
 
   async function send(method: string, path: string, options: RequestOptions): Promise<Answer | undefined> {
@@ -61,7 +61,7 @@ export async function startLoad(lab: Lab, chance: Chance): Promise<Load> {
     if (answer === undefined) return undefined;
     if (answer.status >= 500 && answer.status !== 503) unexpected.push(`${method} ${path}: ${answer.text}`);
     if (answer.status < 300) {
-      sentAt = Math.max(sentAt, started);
+      succeededAt = performance.now();
       times.push(performance.now() - started);
     }
     return answer;
@@ -101,7 +101,7 @@ export async function startLoad(lab: Lab, chance: Chance): Promise<Load> {
     unexpected,
     lost,
     requests: () => requests,
-    lastSuccessSentAt: () => sentAt,
+    lastSuccessAt: () => succeededAt,
     latencies() {
       const sorted = times.toSorted((a, b) => a - b);
       const at = (share: number) => Math.round(sorted[Math.floor(sorted.length * share)] ?? 0);

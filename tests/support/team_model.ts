@@ -1,5 +1,6 @@
 /** A team as plain data: what each action on it must answer, and what it leaves. */
 
+import type { Expected } from "./model_runner.ts";
 import type { Role } from "./teams.ts";
 
 /** People are numbers; 0 makes the team. */
@@ -22,12 +23,6 @@ export type Action =
   | { kind: "subkey"; by: Who }
   | { kind: "invite"; by: Who; guest: Who; role: Role }
   | { kind: "accept"; by: Who; guest: Who };
-
-/** What is to be answered: the status, and the code of a refusal. */
-export interface Expected {
-  status: number;
-  error?: string;
-}
 
 /** A team, its members and open invitations, and how much has happened. */
 export interface TeamModel {
