@@ -9,6 +9,7 @@ import { findCode } from "../../supabase/functions/_shared/errors.ts";
 import { openClaim, THOROUGH } from "../support/claims.ts";
 import { newSeed } from "../support/chance.ts";
 import { BASE64, BODIES, COLUMNS, HEADERS, PARAMETERS, SEGMENTS, TEXTS, VALUES } from "../support/corpora.ts";
+import { codeOf } from "../support/refusals.ts";
 import { withEverything } from "../support/everything.ts";
 import { type Answer, onOneBackend, type RequestOptions, type World } from "../support/harness.ts";
 import { assertInvariants } from "../support/invariants.ts";
@@ -77,13 +78,14 @@ function unexpectedErrors({ logs }: World): unknown[] {
 }
 
 /** A refusal is the envelope with a known code, and says nothing of what is inside. */
-function assertProper(what: string, { status, body, text, headers }: Answer): void {
+function assertProper(what: string, answer: Answer): void {
+  const { status, text, headers } = answer;
   const said = `${what}: ${status} ${text.slice(0, 300)}`;
   assert.ok(status < 500, said);
   if (status < 400) return;
-  assert.ok(typeof body?.error === "string" && findCode(body.error)?.status === status, said);
-  assert.equal(typeof body.request_id, "string", said);
-  assert.match(headers.get("content-type") ?? "", /^application\/json/, said);
+  assert.equal(findCode(codeOf(answer) ?? "")?.status, status, said);
+  assert.ok(headers.get("x-request-id"), said);
+  assert.match(headers.get("content-type") ?? "", /^application\/(scim\+)?json/, said);
   assert.doesNotMatch(
     text,
     /\bat \w+ \(|node_modules|supabase\/functions|select |insert into|SQLSTATE|\bpg_/i,

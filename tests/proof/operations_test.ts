@@ -6,8 +6,8 @@ import { withEverything } from "../support/everything.ts";
 import { onOneBackend } from "../support/harness.ts";
 import { methodOf, OPERATIONS } from "../support/operations/mod.ts";
 
-/** Routes that are no operation: they say that the service is there. */
-const NO_OPERATIONS = ["GET /health", "vault GET /health"];
+/** Routes that are no operation: they say that the service is there, and what it can do. */
+const NO_OPERATIONS = ["GET /health", "GET /openapi.json", "vault GET /health", "vault GET /openapi.json"];
 
 Deno.test("every mounted route has a row among the operations, and no row is about anything else", () => {
   const rows = new Set(OPERATIONS.map(({ app, route }) => app === undefined ? route : `${app} ${route}`));

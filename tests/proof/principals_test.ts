@@ -9,6 +9,7 @@ import { openClaim } from "../support/claims.ts";
 import { type Answer, onOneBackend, type World } from "../support/harness.ts";
 import { methodOf, type Operation, OPERATIONS, type Prepared } from "../support/operations/mod.ts";
 import { type Principal, principalsAgainst } from "../support/principals.ts";
+import { codeOf } from "../support/refusals.ts";
 import { withEverything } from "../support/everything.ts";
 
 /** What a stranger is told: that they are one, that they may not, or that there is no such thing. */
@@ -50,16 +51,18 @@ function assertTurnedAway(
   operation: Operation,
   prepared: Prepared,
   principal: Principal,
-  { status, body, text }: Answer,
+  answer: Answer,
 ) {
+  const { status, text } = answer;
   const said = `${principal.name}: ${status} ${text}`;
   if (principal.own && !namesOthers(operation, prepared)) {
     // It is about whoever sends it: they see and change what is their own.
     assert.ok(status < 500, said);
     return;
   }
-  assert.ok(TURNED_AWAY.includes(status), said);
-  assert.ok(findCode(body?.error) !== undefined, said);
+  // Who may do the same with what is theirs is told that what they name is not.
+  assert.ok([...TURNED_AWAY, ...(principal.own ? [400] : [])].includes(status), said);
+  assert.ok(findCode(codeOf(answer) ?? "") !== undefined, said);
 }
 
 /** Whether the request is about something of another's, or only about whoever sends it. */

@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { openClaim, THOROUGH } from "./claims.ts";
 import { eventually } from "./eventually.ts";
 import type { Failpoint } from "./failpoints.ts";
+import { codeOf } from "./refusals.ts";
 import { type Answer, onOneBackend, type World } from "./harness.ts";
 import { assertInvariants } from "./invariants.ts";
 import { type Lab, openLab } from "./lab.ts";
@@ -190,7 +191,7 @@ async function overtake(lab: Lab, point: Failpoint, send: () => Promise<Answer |
 /** Whatever happens: success, a refusal that is a 4xx, 503 with when to come back, or no answer at all. */
 function assertHonest({ status }: Operation, answer: Answer | undefined): void {
   if (answer === undefined || answer.status === status) return;
-  assert.equal(typeof answer.body?.error, "string", answer.text);
+  assert.equal(typeof codeOf(answer), "string", answer.text);
   if (answer.status === 503) assert.match(answer.headers.get("retry-after") ?? "", /^\d+$/);
   else assert.ok(answer.status >= 400 && answer.status < 500, `${answer.status} ${answer.text}`);
 }

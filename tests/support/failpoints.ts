@@ -10,7 +10,7 @@ import { ApiError } from "../../supabase/functions/_shared/errors.ts";
 import type { Platform } from "../../supabase/functions/_shared/platform/mod.ts";
 
 /** Ports whose calls are effects. The others (sessions, clock, log, background work) are not. */
-const PORTS = ["db", "blobs", "seats", "payments", "mailer", "hooks"] as const;
+const PORTS = ["db", "blobs", "seats", "payments", "mailer", "hooks", "providers"] as const;
 /** Calls that do not leave the process. */
 const PURE = new Set(["blobs.publicUrl", "payments.verifyEvent"]);
 
@@ -37,13 +37,16 @@ export function placeFailpoints(platform: Platform, watcher: Watcher): Platform 
 export function failureAt(point: Failpoint): Error {
   const port = point.slice(0, point.indexOf("."));
   if (port === "db") return new ApiError("service_unavailable");
+  if (port === "providers") return new ApiError("sso_provider_unavailable");
   if (port === "seats" || port === "payments") return new ApiError("payment_provider_unavailable");
   return new Error(`failed at ${point}`);
 }
 
-const HOOK_FAILURES: Record<string, unknown> = {
-  findFault: "unresolvable",
-  send: { status: null, error: "unreachable", retryAfterSeconds: null },
+/** Those that never throw say what came of it. */
+const FAILURES: Record<string, unknown> = {
+  "hooks.findFault": "unresolvable",
+  "hooks.send": { status: null, error: "unreachable", retryAfterSeconds: null },
+  "providers.fetchMetadata": { fault: "unreachable" },
 };
 
 function wrapPort(port: string, target: object, watcher: Watcher): object {
@@ -65,8 +68,8 @@ function wrapPort(port: string, target: object, watcher: Watcher): object {
             watcher.ended();
           }
         };
-        // Whoever sends webhooks never throws: it says what came of it.
-        return port === "hooks" ? await call().catch(() => HOOK_FAILURES[String(key)]) : await call();
+        const fallback = FAILURES[`${port}.${String(key)}`];
+        return fallback === undefined ? await call() : await call().catch(() => fallback);
       };
     },
   });

@@ -3,6 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { mintLiveKey } from "../../supabase/functions/_shared/domain/credential.ts";
 import { CRON_SECRET } from "./everything.ts";
+import { newDirectory } from "./directory.ts";
 import { newKeyOf, newPaidKey, newProjectToken } from "./factories.ts";
 import { createForger, now, STRANGER } from "./forger.ts";
 import type { RequestOptions, World } from "./harness.ts";
@@ -17,6 +18,7 @@ import {
   newTeam,
   remove,
   type Role,
+  send,
   subscribe,
   type Team,
   withoutMail,
@@ -40,6 +42,7 @@ export async function principalsAgainst(
   const make: Record<Credential, () => Promise<Principal[]>> = {
     "api key": () => againstKeys(world, prepared),
     "session": () => againstSessions(world, operation, prepared),
+    "SCIM token": () => againstDirectories(world, prepared),
     "cron secret": () => againstCron(world),
     "signature": () => againstSignatures(world, prepared),
     "anyone": () => againstHolders(world),
@@ -132,7 +135,11 @@ async function againstSessions(
 
 /** Those who know a team from inside: lower roles, those who have left, those who have not come, their keys. */
 async function againstMembers(world: World, team: Team, role: Role): Promise<Principal[]> {
-  await subscribe(world, team.owner, "growth", { seats: 20 });
+  const { rows: plans } = await world.sql.query(
+    "select 1 from app.subscriptions s join app.accounts a on a.id = s.account_id where a.subject = $1",
+    [team.owner.subject],
+  );
+  if (plans.length === 0) await subscribe(world, team.owner, "growth", { seats: 20 });
   const elsewhere = await newTeam(world);
   const removed = await newMember(world, team, "admin");
   await remove(world, team, removed, await holdersOf(world, team, removed));
@@ -165,6 +172,26 @@ async function holdersOf(world: World, team: Team, except: Person): Promise<Pers
     [team.id, except.subject],
   );
   return rows.map(({ subject }) => ({ subject, email: "", token: "" }));
+}
+
+async function againstDirectories(world: World, { options }: Prepared): Promise<Principal[]> {
+  const other = await newDirectory(world);
+  const revoked = await newDirectory(world);
+  const key = await newPaidKey(world);
+  await send(world, revoked.owner, "DELETE", `/sso/${revoked.id}/scim-tokens/${revoked.tokenId}`);
+  return [
+    { name: "a key", credential: { token: key.token } },
+    { name: "a project's token", credential: { token: newProjectToken() } },
+    { name: "a session of the team's admin", credential: { token: other.owner.token } },
+    { name: "the cron secret", credential: { token: CRON_SECRET } },
+    {
+      name: "a SCIM token that was never made",
+      credential: { token: `scim_${randomBytes(32).toString("hex")}` },
+    },
+    { name: "a SCIM token cut short", credential: { token: options.token!.slice(0, -1) } },
+    { name: "a revoked SCIM token", credential: { token: revoked.token } },
+    { name: "another team's directory", credential: { token: other.token }, own: true },
+  ];
 }
 
 async function againstCron(world: World): Promise<Principal[]> {

@@ -9,12 +9,13 @@ import type { Person } from "../people.ts";
 import type { Role, Team } from "../teams.ts";
 import { ACCOUNT_OPERATIONS } from "./account.ts";
 import { BILLING_OPERATIONS } from "./billing.ts";
+import { DIRECTORY_OPERATIONS } from "./directory.ts";
 import { KEY_OPERATIONS } from "./keys.ts";
 import { TEAM_OPERATIONS } from "./teams.ts";
 import { WEBHOOK_OPERATIONS } from "./webhooks.ts";
 
 /** What opens a route. `anyone` is for what knows its callers by what they send, not by a header. */
-export type Credential = "api key" | "session" | "cron secret" | "signature" | "anyone";
+export type Credential = "api key" | "session" | "SCIM token" | "cron secret" | "signature" | "anyone";
 
 /** One request, ready to be sent by whoever may. */
 export interface Prepared {
@@ -68,6 +69,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...BILLING_OPERATIONS,
   ...TEAM_OPERATIONS,
   ...WEBHOOK_OPERATIONS,
+  ...DIRECTORY_OPERATIONS,
 ];
 
 /** The method of an operation's route. */
