@@ -7,7 +7,8 @@
 import { join } from "node:path";
 import { print } from "../local/print.ts";
 import { startPostgres } from "../local/postgres.ts";
-import { type Defect, DEFECTS, NOT_APPLICABLE, type Patch } from "./defects/patches.ts";
+import type { Defect, Patch } from "./defects/defect.ts";
+import { DEFECTS, NOT_APPLICABLE } from "./defects/patches.ts";
 
 const REPOSITORY = new URL("..", import.meta.url).pathname;
 const REPORT = "docs/reliability.md";
