@@ -88,6 +88,10 @@ onOneBackend((test) => {
     await bench[Symbol.asyncDispose]();
     await assertInvariants(world.sql);
     assert.ok(lost > 0, "no answer was ever lost: the faults do too little");
+    assert.ok(
+      lost < operations / 2,
+      `${lost} of ${operations} answers were lost: the histories say too little`,
+    );
     told(operations);
     untold(lost);
   });

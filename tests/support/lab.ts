@@ -19,7 +19,10 @@ export interface Lab extends AsyncDisposable {
   storage: StorageServer;
   /** Mails that the provider took, newest last. */
   mails: { to: string[]; text: string }[];
-  /** Sends a request to the process; undefined when the connection broke before there was an answer. */
+  /**
+   * Sends a request to the process, or to the next one when that is being started; undefined when the connection broke
+   * before there was an answer.
+   */
   request(method: string, path: string, options?: RequestOptions): Promise<Answer | undefined>;
   /** Makes something happen at a failpoint. */
   arm(point: Failpoint, action: Armed["action"], times?: number): Promise<void>;
@@ -84,6 +87,8 @@ export async function openLab(world: World, env: Record<string, string> = {}): P
   // The next process is started before it is needed: a crash costs no waiting.
   let spare = spawn(environment);
 
+  let restarting: Promise<void> | undefined;
+
   async function control(path: string, body?: unknown): Promise<unknown> {
     const response = await fetch(child.control + path, {
       method: body === undefined ? "GET" : "POST",
@@ -98,7 +103,10 @@ export async function openLab(world: World, env: Record<string, string> = {}): P
     wire,
     storage,
     mails,
-    request: (method, path, options) => sendTo(child.base, method, path, options),
+    async request(method, path, options) {
+      await restarting;
+      return await sendTo(child.base, method, path, options);
+    },
     arm: async (point, action, times = Infinity) => {
       const armed: Armed = { point, action, times: Math.min(times, Number.MAX_SAFE_INTEGER) };
       await control("/arm", armed);
@@ -115,10 +123,12 @@ export async function openLab(world: World, env: Record<string, string> = {}): P
         child.process.status.then(() => true),
         new Promise<boolean>((resolve) => setTimeout(resolve, DEATH_MS, false)),
       ]),
-    async restart() {
-      await end(child);
-      child = await spare;
-      spare = spawn(environment);
+    restart() {
+      return restarting = (async () => {
+        await end(child);
+        child = await spare;
+        spare = spawn(environment);
+      })();
     },
     async [Symbol.asyncDispose]() {
       await Promise.all([end(child), spare.then(end)]);

@@ -14,7 +14,7 @@ const FAILURES: StorageFailure[] = [
   { kind: "truncate" },
   { kind: "lie" },
 ];
-const PAUSE_MS = 40;
+const PAUSE_MS = 80;
 
 /** What it did. */
 export interface Nemesis {
