@@ -67,11 +67,14 @@ function decodeObject(bytes: ArrayBuffer): object | undefined {
   }
 }
 
+const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
+
 function toFault(
   issue: z.core.$ZodIssue,
   value: unknown,
 ): { code: ErrorCode; details: Record<string, unknown> } {
-  const field = String(issue.path.findLast((step) => typeof step === "string") ?? "body");
+  // A record's keys are the client's own: a code names only what can be the name of a field.
+  const field = String(issue.path.findLast((step) => typeof step === "string" && NAME.test(step)) ?? "body");
   const index = issue.path.find((step) => typeof step === "number");
   const details = index === undefined ? {} : { index };
   // Two codes of the spec name an absence of their own.

@@ -90,7 +90,8 @@ function clamp(value: number, min: number, max: number): number {
 function readWhole(from: Fields, name: string): number | undefined {
   const value = from[name];
   if (value === undefined || value === "") return undefined;
-  if (!WHOLE.test(String(value))) {
+  const isPlain = typeof value === "string" || typeof value === "number";
+  if (!isPlain || !WHOLE.test(String(value))) {
     throw new ApiError("invalid_scim_value", { detail: `${name} is a whole number` });
   }
   return Number(value);
@@ -105,6 +106,8 @@ function selectionOf({ attributes, excludedAttributes }: Fields): Selection {
 function names(value: unknown): string[] {
   const list = Array.isArray(value)
     ? value.filter((each) => typeof each === "string")
-    : String(value ?? "").split(",");
+    : typeof value === "string"
+    ? value.split(",")
+    : [];
   return list.map((each) => each.trim()).filter(Boolean).slice(0, NAMES_MAX);
 }
