@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { mountedRoutes } from "../support/mounted.ts";
 import { withEverything } from "../support/everything.ts";
 import { onOneBackend } from "../support/harness.ts";
+import { AWAITED } from "../support/operations/awaited.ts";
 import { methodOf, OPERATIONS } from "../support/operations/mod.ts";
 
 /** Routes that are no operation: they say that the service is there, and what it can do. */
@@ -11,7 +12,7 @@ const NO_OPERATIONS = ["GET /health", "GET /openapi.json", "vault GET /health", 
 
 Deno.test("every mounted route has a row among the operations, and no row is about anything else", () => {
   const rows = new Set(OPERATIONS.map(({ app, route }) => app === undefined ? route : `${app} ${route}`));
-  assert.deepEqual([...rows, ...NO_OPERATIONS].sort(), mountedRoutes().sort());
+  assert.deepEqual([...rows, ...NO_OPERATIONS, ...AWAITED].sort(), mountedRoutes().sort());
 });
 
 Deno.test("no two rows have one name and one route", () => {
