@@ -10,6 +10,7 @@ import type { Role, Team } from "../teams.ts";
 import { ACCOUNT_OPERATIONS } from "./account.ts";
 import { BILLING_OPERATIONS } from "./billing.ts";
 import { DIRECTORY_OPERATIONS } from "./directory.ts";
+import { JOB_OPERATIONS } from "./jobs.ts";
 import { KEY_OPERATIONS } from "./keys.ts";
 import { TEAM_OPERATIONS } from "./teams.ts";
 import { WEBHOOK_OPERATIONS } from "./webhooks.ts";
@@ -70,6 +71,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...TEAM_OPERATIONS,
   ...WEBHOOK_OPERATIONS,
   ...DIRECTORY_OPERATIONS,
+  ...JOB_OPERATIONS,
 ];
 
 /** The method of an operation's route. */
