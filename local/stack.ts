@@ -5,6 +5,7 @@ import { readSettings } from "../supabase/functions/_shared/env.ts";
 import { openDirectDatabase } from "../supabase/functions/_shared/platform/database_direct.ts";
 import { openResendMailer } from "../supabase/functions/_shared/platform/mailer_resend.ts";
 import type { LogRecord, Platform } from "../supabase/functions/_shared/platform/mod.ts";
+import { openNameService } from "../supabase/functions/_shared/platform/name_service.ts";
 import { openPolar } from "../supabase/functions/_shared/platform/payments_polar.ts";
 import { openProviders } from "../supabase/functions/_shared/platform/providers_supabase.ts";
 import { openWebhookSender } from "../supabase/functions/_shared/platform/webhook_sender.ts";
@@ -141,6 +142,7 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
       : openResendMailer(settings.mail),
     hooks: openWebhookSender({ allowPrivate: settings.webhookAllowPrivate }),
     providers: openProviders(settings, { allowPrivate: settings.webhookAllowPrivate }, log),
+    names: openNameService(),
     now: () => new Date(),
     log,
     background: work.add,

@@ -134,11 +134,16 @@ select u.id
    and not exists (
      select from app.team_members m where m.team_id = u.team_id and m.account_id = u.account_id);
 
--- directory: a configuration that is enabled owns its domains, and no other does
-select c.team_id
-  from app.sso_configs c
- where (select coalesce(array_agg(d.domain order by d.domain), '{}') from app.sso_domains d where d.team_id = c.team_id)
-       <> case when c.enabled then array(select distinct x from unnest(c.domains) x order by x) else '{}' end;
+-- directory: a configuration that is enabled has proved each of its domains
+select c.team_id, d.domain
+  from app.sso_configs c cross join unnest(c.domains) d (domain)
+ where c.enabled
+   and not exists (select from app.sso_domains p where p.team_id = c.team_id and p.domain = d.domain);
+
+-- directory: a team holds only domains that it lists
+select p.team_id, p.domain
+  from app.sso_domains p join app.sso_configs c on c.team_id = p.team_id
+ where p.domain <> all (c.domains);
 
 -- vaults: each ledger is dense, linked and unaltered, and ends at its head
 select vault_id, seq

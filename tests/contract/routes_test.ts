@@ -162,6 +162,7 @@ const PLATFORM: Platform = {
     remove: unreachable,
     find: unreachable,
   },
+  names: { findTexts: unreachable },
   now: unreachable,
   log: unreachable,
   background: unreachable,

@@ -8,6 +8,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { readSettings } from "../../supabase/functions/_shared/env.ts";
 import { openDirectDatabase } from "../../supabase/functions/_shared/platform/database_direct.ts";
 import type { BlobStore, LogRecord } from "../../supabase/functions/_shared/platform/mod.ts";
+import { openNameService } from "../../supabase/functions/_shared/platform/name_service.ts";
 import { openPolar } from "../../supabase/functions/_shared/platform/payments_polar.ts";
 import { openProviders } from "../../supabase/functions/_shared/platform/providers_supabase.ts";
 import { openWebhookSender } from "../../supabase/functions/_shared/platform/webhook_sender.ts";
@@ -46,6 +47,7 @@ const app = createApp(
     mailer: { send: () => Promise.resolve() },
     hooks: openWebhookSender({ allowPrivate: false }),
     providers: openProviders(settings, { allowPrivate: false }, log),
+    names: openNameService(),
     now: () => new Date(),
     log,
     background: (work) => void later.push(work),

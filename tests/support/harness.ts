@@ -15,6 +15,7 @@ import type {
   LogRecord,
   Mail,
   Mailer,
+  NameService,
   PaymentProvider,
   Platform,
   ProviderDirectory,
@@ -64,6 +65,7 @@ export interface Overrides {
   payments?: PaymentProvider;
   hooks?: WebhookSender;
   providers?: ProviderDirectory;
+  names?: NameService;
   /** The vault's clock. */
   now?: () => Date;
   settings?: Partial<Settings>;
@@ -85,6 +87,8 @@ export interface World {
   logs: LogRecord[];
   /** Mails that the service sent. */
   mails: Mail[];
+  /** The TXT records of each name that has some, as the service sees the DNS. */
+  texts: Map<string, string[]>;
   request(method: string, path: string, options?: RequestOptions): Promise<Answer>;
   /** Asks the vault interface. */
   requestVault(method: string, path: string, options?: RequestOptions): Promise<Answer>;
@@ -153,6 +157,7 @@ async function openWorld(backend: Backend): Promise<World> {
   const issuer = await startIssuer();
   const logs: LogRecord[] = [];
   const mails: Mail[] = [];
+  const texts: World["texts"] = new Map();
   const work = new Set<Promise<void>>();
   const log = (record: LogRecord) => void logs.push(record);
   const opened = await backend.open(clone, log);
@@ -165,6 +170,7 @@ async function openWorld(backend: Backend): Promise<World> {
     mailer: { send: (mail) => Promise.resolve(void mails.push(mail)) },
     hooks: openWebhookSender({ allowPrivate: true }),
     providers: openProviders(settings, { allowPrivate: true }, log),
+    names: { findTexts: (name) => Promise.resolve(texts.get(name) ?? []) },
     now: () => new Date(),
     log,
     background(promise) {
@@ -181,6 +187,7 @@ async function openWorld(backend: Backend): Promise<World> {
     issuer,
     logs,
     mails,
+    texts,
     request: sender(createApp(platform, settings), () => world.tampered),
     requestVault: sender(createVault(platform, settings), () => world.tampered, VAULT_BOOK),
     with(overrides) {
@@ -195,6 +202,7 @@ async function openWorld(backend: Backend): Promise<World> {
         payments: overrides.payments ?? platform.payments,
         hooks: overrides.hooks ?? platform.hooks,
         providers: overrides.providers ?? platform.providers,
+        names: overrides.names ?? platform.names,
         now: overrides.now ?? platform.now,
       };
       const all = { ...settings, ...overrides.settings };

@@ -7,6 +7,7 @@
 import { readSettings } from "../../supabase/functions/_shared/env.ts";
 import { openDirectDatabase } from "../../supabase/functions/_shared/platform/database_direct.ts";
 import type { BlobStore } from "../../supabase/functions/_shared/platform/mod.ts";
+import { openNameService } from "../../supabase/functions/_shared/platform/name_service.ts";
 import { openPolar } from "../../supabase/functions/_shared/platform/payments_polar.ts";
 import { openProviders } from "../../supabase/functions/_shared/platform/providers_supabase.ts";
 import { openWebhookSender } from "../../supabase/functions/_shared/platform/webhook_sender.ts";
@@ -32,6 +33,7 @@ const app = createApp({
   mailer: { send: () => Promise.resolve() },
   hooks: openWebhookSender({ allowPrivate: false }),
   providers: openProviders(settings, { allowPrivate: false }, () => {}),
+  names: openNameService(),
   now: () => new Date(),
   log() {},
   background() {},

@@ -119,7 +119,19 @@ export const CATALOGUE = {
   },
   "sso_not_configured": { status: 404, when: "The team has no configuration of single sign-on yet" },
   "sso_entity_taken": { status: 409, when: "Another team signs in with this identity provider" },
-  "sso_domain_taken": { status: 409, when: "Another team signs in with this domain; see `domain`" },
+  "sso_domain_taken": {
+    status: 409,
+    when: "Another team has proved this domain to be its own; see `domain`",
+  },
+  "domain_not_verified": {
+    status: 409,
+    when:
+      "A domain is not proved to be the team's; publish the records of `domain_verification`, and try again",
+  },
+  "dns_unavailable": {
+    status: 503,
+    when: "A domain's records cannot be looked up; nothing has changed, retry",
+  },
   "sso_provider_refused": {
     status: 409,
     when: "Supabase Auth does not take the identity provider; nothing has changed here",

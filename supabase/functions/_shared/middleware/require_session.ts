@@ -1,8 +1,10 @@
 /** Lets in people who have signed in. Spec section 5, rules 3 and 4. */
 
 import { createMiddleware } from "hono/factory";
+import { domainOfAddress } from "../domain/sso_session.ts";
 import type { AppContext, AppEnv } from "../context.ts";
 import { ApiError } from "../errors.ts";
+import type { Database, Session, SessionClaims } from "../platform/mod.ts";
 import { readBearerToken } from "./bearer.ts";
 import { timed } from "./timing.ts";
 
@@ -12,7 +14,8 @@ const API_KEY = /^sov_(live|proj)_/;
 export const requireSession = createMiddleware<AppEnv>(async function requireSession(c, next) {
   const token = readBearerToken(c);
   if (API_KEY.test(token)) throw new ApiError("session_jwt_required");
-  c.set("session", await timed(c, "session", () => c.var.platform.sessions.verify(token)));
+  const { db, sessions } = c.var.platform;
+  c.set("session", await timed(c, "session", async () => await vouch(db, await sessions.verify(token))));
   await next();
 });
 
@@ -21,6 +24,18 @@ export const acceptSession = createMiddleware<AppEnv>(async function acceptSessi
   if (c.req.header("authorization") === undefined) return await next();
   return await requireSession(c, next);
 });
+
+/**
+ * The session, without an address that only an identity provider asserts and that is not in a domain of its team: whoever
+ * runs a provider can write anybody's address into an assertion. Asks the database for sessions of single sign-on alone.
+ */
+async function vouch(db: Database, { ssoProvider, ...session }: SessionClaims): Promise<Session> {
+  if (ssoProvider === undefined || session.email === null) return session;
+  const domain = domainOfAddress(session.email);
+  const vouched = ssoProvider !== null && domain !== undefined &&
+    await db.call<boolean>("vouches_for", { p_provider_id: ssoProvider, p_domain: domain });
+  return vouched ? session : { ...session, email: null };
+}
 
 /** The arguments that every function called with a session begins with. */
 export function sessionArguments(c: AppContext): { p_subject: string; p_email: string | null } {

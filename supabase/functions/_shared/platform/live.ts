@@ -7,6 +7,7 @@ import { openDirectDatabase } from "./database_direct.ts";
 import { openRestDatabase } from "./database_rest.ts";
 import { openResendMailer } from "./mailer_resend.ts";
 import type { LogRecord, Platform } from "./mod.ts";
+import { openNameService } from "./name_service.ts";
 import { openPolar } from "./payments_polar.ts";
 import { openProviders } from "./providers_supabase.ts";
 import { createSessionVerifier } from "./session_verifier.ts";
@@ -45,6 +46,7 @@ export function createPlatform(settings: Settings): Platform {
     mailer: openResendMailer(settings.mail),
     hooks: openWebhookSender({ allowPrivate: settings.webhookAllowPrivate }),
     providers: openProviders(settings, { allowPrivate: settings.webhookAllowPrivate }, writeLog),
+    names: openNameService(),
     now: () => new Date(),
     log: writeLog,
     background: keepAlive,

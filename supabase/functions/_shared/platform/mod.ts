@@ -57,10 +57,19 @@ export interface Session {
   email: string | null;
 }
 
+/** What a session JWT says. */
+export interface SessionClaims extends Session {
+  /**
+   * The identity provider of single sign-on that the address comes from, as Supabase Auth calls it; null when the token
+   * does not say which. Absent when the address is not from one.
+   */
+  ssoProvider?: string | null;
+}
+
 /** Tells who a session JWT belongs to. */
 export interface SessionVerifier {
   /** Errors: `invalid_session`; `service_unavailable` when its key is not known and the issuer is away. */
-  verify(token: string): Promise<Session>;
+  verify(token: string): Promise<SessionClaims>;
 }
 
 /** One mail to one person. */
@@ -158,6 +167,12 @@ export interface ProviderDirectory {
   find(entityId: string): Promise<{ id: string; createdAt: string } | undefined>;
 }
 
+/** The names of the internet. */
+export interface NameService {
+  /** The TXT records of a name, each as one text; none when it has none. Errors: `dns_unavailable`. */
+  findTexts(name: string): Promise<string[]>;
+}
+
 /** Everything that reaches outside the process. */
 export interface Platform {
   db: Database;
@@ -168,6 +183,7 @@ export interface Platform {
   mailer: Mailer;
   hooks: WebhookSender;
   providers: ProviderDirectory;
+  names: NameService;
   now(): Date;
   log(record: LogRecord): void;
   /** Keeps the process alive until `work` is done, without making the response wait for it. */

@@ -2,8 +2,9 @@
 
 import { createRemoteJWKSet, customFetch, errors, jwtVerify } from "jose";
 import type { SessionSettings } from "../env.ts";
+import { readSsoProvider } from "../domain/sso_session.ts";
 import { ApiError } from "../errors.ts";
-import type { Session, SessionVerifier } from "./mod.ts";
+import type { SessionClaims, SessionVerifier } from "./mod.ts";
 
 /** Asymmetric only: a shared secret would let every verifier sign. */
 const ALGORITHMS = ["ES256", "RS256", "EdDSA"];
@@ -83,12 +84,17 @@ export function createSessionVerifier(
   };
 }
 
-function readSession(payload: Record<string, unknown>): Session {
+function readSession(payload: Record<string, unknown>): SessionClaims {
   const { sub, email, email_verified } = payload;
   if (!isText(sub, SUBJECT_LENGTH_MAX)) throw new ApiError("invalid_session");
   // An address that the issuer does not vouch for is nobody's: it would open invitations and memberships.
   const vouched = email_verified !== false && email_verified !== "false";
-  return { subject: sub, email: vouched && isText(email, EMAIL_LENGTH_MAX) ? email : null };
+  const ssoProvider = readSsoProvider(payload);
+  return {
+    subject: sub,
+    email: vouched && isText(email, EMAIL_LENGTH_MAX) ? email : null,
+    ...(ssoProvider === undefined ? {} : { ssoProvider }),
+  };
 }
 
 function isText(value: unknown, lengthMax: number): value is string {

@@ -18,6 +18,18 @@ const CONFLICT = z.object({
   attempted_block_hash: sha256("2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"),
 }).meta({ id: "Conflict" });
 
+/** Whether a domain is proved, and what to publish for it. */
+export const DOMAIN_PROOF = z.object({
+  domain: words("example.com"),
+  verified: z.boolean().meta({ examples: [false] }),
+  verified_at: time.nullable(),
+  record: z.object({
+    type: z.literal("TXT"),
+    name: words("_agent-state-challenge.example.com"),
+    value: words(`agent-state-verification=${"5d41".repeat(16)}`),
+  }).describe("The same each time; the team's own"),
+}).meta({ id: "DomainProof" });
+
 export const ERROR_DETAILS: Partial<Record<keyof typeof CATALOGUE, z.ZodRawShape>> = {
   "invalid_json": { reason: words("text that cannot be stored").optional() },
   "missing_field:<field>": { index },
@@ -52,6 +64,9 @@ export const ERROR_DETAILS: Partial<Record<keyof typeof CATALOGUE, z.ZodRawShape
   "seats_in_use": { seats_taken: count(5) },
   "plan_required": { plan: words("pro"), required_plan: words("enterprise") },
   "invalid_metadata": { reason: words("certificate_not_live") },
+  "domain_not_verified": {
+    domain_verification: z.array(DOMAIN_PROOF).describe("Those without their record"),
+  },
   "sso_domain_taken": { domain: words("example.com").optional() },
   "sso_provider_unavailable": { reason },
   "scim_token_limit_reached": { limit: count(20) },

@@ -1,8 +1,12 @@
-/** Changes a team's single sign-on: fetch and check the metadata → tell Supabase Auth → save. Spec 4.8. */
+/**
+ * Changes a team's single sign-on: fetch and check the metadata → look the domains up → tell
+ * Supabase Auth → save. Spec 4.8.
+ */
 
 import { ApiError } from "../../_shared/errors.ts";
 import type { Platform, ProviderRegistration, SqlArguments } from "../../_shared/platform/mod.ts";
 import { METADATA_BYTES_MAX } from "../domain/limits.ts";
+import { type DomainProof, findProved, requireProved } from "./prove_domains.ts";
 import { type IdentityProvider, MetadataFault, parseMetadata } from "../domain/saml_metadata.ts";
 
 /** Who changes which team's configuration. */
@@ -26,6 +30,8 @@ interface Present {
   metadata_xml: string | null;
   enabled: boolean;
   domains: string[];
+  /** Of the domains that there will be. */
+  domain_verification: DomainProof[];
   attribute_mapping: Record<string, unknown>;
   entity_id: string | null;
   provider_id: string | null;
@@ -34,15 +40,18 @@ interface Present {
 
 /**
  * Makes the change and returns the configuration. Errors: `invalid_metadata` with a `reason`, `invalid_field:…` for an
- * address that may not be fetched, `missing_field:metadata_xml` when there is nothing to sign in with; what the
- * database and Supabase Auth refuse, in which case nothing has changed.
+ * address that may not be fetched, `missing_field:metadata_xml` when there is nothing to sign in with, `dns_unavailable`,
+ * `domain_not_verified`; what the database and Supabase Auth refuse. In each case nothing has changed.
  */
 export async function configureSso(
   platform: Platform,
   caller: Caller,
   change: SsoChange,
 ): Promise<Record<string, unknown>> {
-  const present = await platform.db.call<Present>("check_sso_change", caller);
+  const present = await platform.db.call<Present>("check_sso_change", {
+    ...caller,
+    p_domains: change.domains ?? null,
+  });
   const xml = await findMetadata(platform, change);
   const provider = xml === undefined ? undefined : readMetadata(xml, platform.now());
   const needsOne = change.enabled === true || change.domains !== undefined ||
@@ -50,6 +59,10 @@ export async function configureSso(
   if (provider === undefined && !present.has_metadata && needsOne) {
     throw new ApiError("missing_field:metadata_xml");
   }
+  const proved = change.domains !== undefined || change.enabled === true
+    ? await findProved(platform.names, present.domain_verification)
+    : [];
+  if (change.enabled ?? present.enabled) requireProved(present.domain_verification, proved);
   const registration = platform.providers.registers
     ? await register(platform, caller, present, change, xml, provider)
     : undefined;
@@ -57,6 +70,7 @@ export async function configureSso(
     ...caller,
     ...spellProvider(xml, change.metadata_url, provider),
     p_domains: change.domains ?? null,
+    p_proved: proved,
     p_attribute_mapping: spell(change.attribute_mapping),
     p_default_role: change.default_role ?? null,
     p_group_roles: spell(change.group_roles),

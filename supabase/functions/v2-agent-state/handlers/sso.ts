@@ -16,7 +16,8 @@ import {
 } from "../domain/limits.ts";
 import { configureSso } from "../flows/configure_sso.ts";
 
-const DOMAIN_LENGTH_MAX = 253;
+/** A name of the DNS has at most 253 characters, and so has the name of the record that proves a domain. */
+const DOMAIN_LENGTH_MAX = 253 - "_agent-state-challenge.".length;
 const DOMAIN = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]$/;
 
 export const SSO_TEAM = z.object({ teamId: id("not_a_team_member") });
@@ -57,7 +58,7 @@ export async function readSsoConfig(c: AppContext): Promise<Response> {
 
 /**
  * PUT /sso/:teamId/config: 200 with the configuration; fields that are left out stay. Errors: `invalid_metadata` with a
- * `reason`, `sso_entity_taken`, `sso_domain_taken`, `sso_provider_refused`, `last_admin` (by a change of roles).
+ * `reason`, `domain_not_verified`, `dns_unavailable`, `sso_entity_taken`, `sso_domain_taken`, `sso_provider_refused`, `last_admin` (by a change of roles).
  */
 export async function updateSsoConfig(c: AppContext): Promise<Response> {
   const team = await teamOf(c);

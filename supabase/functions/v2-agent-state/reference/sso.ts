@@ -1,6 +1,7 @@
 /** Single sign-on and the tokens of a directory. Spec 4.8. */
 
 import { z } from "zod";
+import { DOMAIN_PROOF } from "../../_shared/reference/error_details.ts";
 import type { Operations } from "../../_shared/reference/operation.ts";
 import { sha256, time, url, uuid, words } from "../../_shared/reference/shapes.ts";
 import { NEW_SCIM_TOKEN, SCIM_TOKEN, SSO_CONFIG, SSO_RAW, SSO_TEAM } from "../handlers/sso.ts";
@@ -22,6 +23,7 @@ const CONFIG = z.object({
   ),
   certificate_expires_at: time.nullable().describe("When the last of them expires"),
   domains: z.array(words("example.com")),
+  domain_verification: z.array(DOMAIN_PROOF).describe("Of each of the domains, in their order"),
   attribute_mapping: z.record(z.string(), z.unknown()).meta({ examples: [{}] }),
   default_role: role,
   group_roles: z.record(z.string(), role).meta({ examples: [{ Engineers: "write" }] }),
@@ -77,18 +79,19 @@ export const SSO_OPERATIONS: Operations<Scene> = {
     tag: "Single sign-on",
     summary: "Change the identity provider, or the roles that the directory gives",
     description:
-      "Fields that are left out stay as they are. `docs/enterprise.md` shows what Okta and Entra ask for.",
+      "Fields that are left out stay as they are. Each domain is proved by the TXT record that `domain_verification` " +
+      "shows; it is looked up when `domains` or `enabled: true` is sent. `docs/enterprise.md` shows what Okta and Entra ask for.",
     path: SSO_TEAM,
     body: SSO_CONFIG,
     fields: {
       ...FIELDS,
       metadata_xml: "The provider's metadata, up to 256 KiB",
       metadata_url: "Where it is fetched from, once; instead of `metadata_xml`",
-      domains: "Of the addresses that sign in there",
+      domains: "Of the addresses that sign in there, as the DNS spells them",
       attribute_mapping: 'As Supabase Auth takes it: `{"keys": {"claim": {"name": "attribute"}}}`',
       default_role: "Of users in no group that maps to a role",
       group_roles: "From names of the directory's groups to roles; the highest counts",
-      enabled: "Whether people sign in there",
+      enabled: "Whether people sign in there; every domain must be proved",
     },
     answers: { 200: { body: CONFIG } },
     errors: [
@@ -97,6 +100,8 @@ export const SSO_OPERATIONS: Operations<Scene> = {
       "invalid_metadata",
       "sso_entity_taken",
       "sso_domain_taken",
+      "domain_not_verified",
+      "dns_unavailable",
       "sso_provider_refused",
       "sso_provider_unavailable",
       "last_admin",
