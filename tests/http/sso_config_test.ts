@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { startAuthAdmin } from "../support/auth_admin.ts";
 import { certificate, dayFromNow, metadata } from "../support/certificates.ts";
-import { onEveryBackend, onOneBackend, type World } from "../support/harness.ts";
+import { onEveryBackend, onOneBackend } from "../support/harness.ts";
 import { newPerson } from "../support/people.ts";
 import { get, newDomain, newEnterprise, put, putProved } from "../support/sso.ts";
 import { actionsOf, assertRefused, grant, newTeam, send, subscribe, type Team } from "../support/teams.ts";

@@ -54,6 +54,23 @@ test("an e-mail that cannot be one is left out, and the session stands", async (
   }
 });
 
+test("a session of single sign-on says by which provider it came, others say nothing of it", async (issuer) => {
+  const verifier = createSessionVerifier(issuer.settings);
+  const id = crypto.randomUUID();
+  const claims = { email: "a@b.test", app_metadata: { provider: `sso:${id}`, providers: [`sso:${id}`] } };
+  const verify = async (over: Record<string, unknown>) =>
+    await verifier.verify(await issuer.token("user", { claims: { ...claims, ...over } }));
+  assert.deepEqual(await verify({}), { subject: "user", email: "a@b.test", ssoProvider: id });
+  assert.deepEqual(await verify({ amr: [{ method: "sso/saml", provider: crypto.randomUUID() }] }), {
+    subject: "user",
+    email: "a@b.test",
+    ssoProvider: null,
+  });
+  for (const app_metadata of [undefined, { provider: "email", providers: ["email", "google"] }]) {
+    assert.deepEqual(await verify({ app_metadata }), { subject: "user", email: "a@b.test" });
+  }
+});
+
 test("a new key works without a restart, beside the old one while that is published", async (issuer) => {
   const verifier = createSessionVerifier(issuer.settings, {
     cooldownMs: 100,
