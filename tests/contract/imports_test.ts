@@ -75,7 +75,10 @@ const MAY_CATCH: Record<string, string> = {
 const DENO_MEMBERS = ["env", "serve"];
 
 /** Outside of the entry points, what else asks something of Deno, and what. */
-const MAY_ASK_DENO: Record<string, string> = { "_shared/platform/guarded_fetch.ts": "resolveDns" };
+const MAY_ASK_DENO: Record<string, string> = {
+  "_shared/platform/guarded_fetch.ts": "resolveDns",
+  "_shared/platform/name_service.ts": "resolveDns",
+};
 
 /** Newer than the hosted runtime's Deno 2.1. The type-check on that version finds most; this names them. */
 const TOO_NEW = [
