@@ -199,7 +199,7 @@ export type Database = {
       "check_scim_token": { Args: { "p_token_hash": string }; Returns: Json };
       "check_seats": { Args: { "p_email": string; "p_seats": number; "p_subject": string }; Returns: Json };
       "check_sso_change": {
-        Args: { "p_email": string; "p_subject": string; "p_team_id": string };
+        Args: { "p_domains": (string)[]; "p_email": string; "p_subject": string; "p_team_id": string };
         Returns: Json;
       };
       "check_telemetry": { Args: { "p_email": string; "p_subject": string }; Returns: Json };
@@ -788,6 +788,7 @@ export type Database = {
           "p_group_roles": string;
           "p_metadata_url": string;
           "p_metadata_xml": string;
+          "p_proved": (string)[];
           "p_provider_id": string;
           "p_set_provider": boolean;
           "p_sso_binding": string;
@@ -861,6 +862,7 @@ export type Database = {
         };
         Returns: Json;
       };
+      "vouches_for": { Args: { "p_domain": string; "p_provider_id": string }; Returns: Json };
       "wants_mail": { Args: { "p_address_hash": string }; Returns: Json };
       "withdraw_claim": {
         Args: { "p_claim_id": string; "p_now": string; "p_token_hash": string; "p_vault_id": string };

@@ -514,9 +514,18 @@ create table app.sso_configs (
 );
 alter table app.sso_configs enable row level security;
 
+create table app.sso_domain_keys (
+  team_id uuid not null,
+  key bytea not null default sha256((uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))),
+  constraint sso_domain_keys_pkey PRIMARY KEY (team_id),
+  constraint sso_domain_keys_team_id_fkey FOREIGN KEY (team_id) REFERENCES app.teams(id) ON DELETE CASCADE
+);
+alter table app.sso_domain_keys enable row level security;
+
 create table app.sso_domains (
   domain text not null,
   team_id uuid not null,
+  verified_at timestamp with time zone not null default now(),
   constraint sso_domains_pkey PRIMARY KEY (domain),
   constraint sso_domains_team_id_fkey FOREIGN KEY (team_id) REFERENCES app.sso_configs(team_id) ON DELETE CASCADE
 );
@@ -1701,7 +1710,7 @@ begin
 end
 $function$;
 
-CREATE OR REPLACE FUNCTION api.check_sso_change(p_subject text, p_email text, p_team_id uuid)
+CREATE OR REPLACE FUNCTION api.check_sso_change(p_subject text, p_email text, p_team_id uuid, p_domains text[])
  RETURNS jsonb
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1711,6 +1720,7 @@ declare
   v_config app.sso_configs;
 begin
   perform app.enter_sso(p_team_id, p_subject, p_email, false);
+  insert into app.sso_domain_keys (team_id) values (p_team_id) on conflict do nothing;
   select * into v_config from app.sso_configs where team_id = p_team_id;
   return jsonb_build_object(
     'configured', v_config.team_id is not null,
@@ -1718,6 +1728,7 @@ begin
     'metadata_xml', v_config.metadata_xml,
     'enabled', coalesce(v_config.enabled, false),
     'domains', to_jsonb(coalesce(v_config.domains, '{}')),
+    'domain_verification', app.show_sso_domains(p_team_id, coalesce(p_domains, v_config.domains, '{}')),
     'attribute_mapping', coalesce(v_config.attribute_mapping, '{}'),
     'entity_id', v_config.entity_id,
     'provider_id', v_config.provider_id,
@@ -4024,7 +4035,7 @@ begin
 end
 $function$;
 
-CREATE OR REPLACE FUNCTION api.save_sso_config(p_subject text, p_email text, p_team_id uuid, p_metadata_xml text, p_metadata_url text, p_entity_id text, p_sso_url text, p_sso_binding text, p_certificates text, p_domains text[], p_attribute_mapping text, p_default_role text, p_group_roles text, p_enabled boolean, p_set_provider boolean, p_provider_id uuid)
+CREATE OR REPLACE FUNCTION api.save_sso_config(p_subject text, p_email text, p_team_id uuid, p_metadata_xml text, p_metadata_url text, p_entity_id text, p_sso_url text, p_sso_binding text, p_certificates text, p_domains text[], p_proved text[], p_attribute_mapping text, p_default_role text, p_group_roles text, p_enabled boolean, p_set_provider boolean, p_provider_id uuid)
  RETURNS jsonb
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -4035,6 +4046,7 @@ declare
   v_actor app.team_actor := app.enter_sso(p_team_id, p_subject, p_email, true);
   v_before app.sso_configs;
   v_config app.sso_configs;
+  v_proved int;
 begin
   insert into app.sso_configs (team_id) values (p_team_id) on conflict do nothing;
   select * into v_before from app.sso_configs where team_id = p_team_id for no key update;
@@ -4053,9 +4065,7 @@ begin
   v_config.default_role := coalesce(p_default_role, v_config.default_role);
   v_config.group_roles := coalesce(p_group_roles::jsonb, v_config.group_roles);
   v_config.enabled := coalesce(p_enabled, v_config.enabled);
-  if v_config.enabled then
-    perform app.require_free(p_team_id, v_config.entity_id, v_config.domains);
-  end if;
+  perform app.require_free(p_team_id, case when v_config.enabled then v_config.entity_id end, p_proved);
   update app.sso_configs
      set metadata_xml = v_config.metadata_xml, metadata_url = v_config.metadata_url,
          entity_id = v_config.entity_id, sso_url = v_config.sso_url, sso_binding = v_config.sso_binding,
@@ -4069,16 +4079,21 @@ begin
          registering_since = null, registering_entity_id = null, updated_at = now()
    where team_id = p_team_id
   returning * into v_config;
-  delete from app.sso_domains where team_id = p_team_id;
+  delete from app.sso_domains where team_id = p_team_id and domain <> all (v_config.domains);
+  insert into app.sso_domains (domain, team_id)
+  select distinct d, p_team_id from unnest(p_proved) d
+   where d = any (v_config.domains)
+     and not exists (select from app.sso_domains p where p.domain = d and p.team_id = p_team_id)
+   order by d;
+  get diagnostics v_proved = row_count;
   if v_config.enabled then
-    insert into app.sso_domains (domain, team_id)
-    select distinct d, p_team_id from unnest(v_config.domains) d;
+    perform app.require_proved(p_team_id, v_config.domains);
   end if;
   perform app.append_audit(p_team_id, p_subject, 'sso.update', 'sso_config', p_team_id::text,
     jsonb_build_object(
     'enabled', v_config.enabled, 'entity_id', v_config.entity_id, 'default_role', v_config.default_role,
     'metadata_changed', v_config.metadata_xml is distinct from v_before.metadata_xml,
-    'domains_changed', v_config.domains is distinct from v_before.domains,
+    'domains_changed', v_config.domains is distinct from v_before.domains, 'domains_verified', v_proved,
     'group_roles_changed', v_config.group_roles is distinct from v_before.group_roles));
   perform app.sync_roles(p_team_id, p_subject, null);
   return app.show_sso_config(v_config);
@@ -4346,6 +4361,18 @@ begin
   end if;
   return app.show_claim(v_claim);
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.vouches_for(p_provider_id uuid, p_domain text)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO ''
+AS $function$
+  select to_jsonb(exists (
+    select from app.sso_configs c
+      join app.sso_domains d on d.team_id = c.team_id
+     where c.provider_id = p_provider_id and c.enabled and d.domain = p_domain))
 $function$;
 
 CREATE OR REPLACE FUNCTION api.wants_mail(p_address_hash bytea)
@@ -6556,6 +6583,25 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION app.require_proved(p_team_id uuid, p_domains text[])
+ RETURNS void
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO ''
+AS $function$
+declare
+  v_missing text[] := array(
+    select d.domain from unnest(p_domains) with ordinality d (domain, place)
+     where not exists (select from app.sso_domains p where p.domain = d.domain and p.team_id = p_team_id)
+     order by d.place);
+begin
+  if v_missing <> '{}' then
+    perform app.refuse('domain_not_verified',
+      jsonb_build_object('domain_verification', app.show_sso_domains(p_team_id, v_missing)));
+  end if;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION app.require_share_room(p_vault app.vaults, p_person_id uuid)
  RETURNS void
  LANGUAGE plpgsql
@@ -7169,6 +7215,7 @@ AS $function$
     'certificates', p_config.certificates,
     'certificate_expires_at', app.iso(p_config.certificate_expires_at),
     'domains', to_jsonb(p_config.domains),
+    'domain_verification', app.show_sso_domains(p_config.team_id, p_config.domains),
     'attribute_mapping', p_config.attribute_mapping,
     'default_role', p_config.default_role,
     'group_roles', p_config.group_roles,
@@ -7177,6 +7224,27 @@ AS $function$
     'created_at', app.iso(p_config.created_at),
     'updated_at', app.iso(p_config.updated_at)
   )
+$function$;
+
+CREATE OR REPLACE FUNCTION app.show_sso_domains(p_team_id uuid, p_domains text[])
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+ SET search_path TO ''
+AS $function$
+  select coalesce(jsonb_agg(jsonb_build_object(
+           'domain', d.domain,
+           'verified', p.domain is not null,
+           'verified_at', app.iso(p.verified_at),
+           'record', jsonb_build_object(
+             'type', 'TXT',
+             'name', '_agent-state-challenge.' || d.domain,
+             'value', 'agent-state-verification='
+               || encode(sha256(k.key || convert_to(d.domain, 'UTF8')), 'hex'))
+         ) order by d.place), '[]')
+    from unnest(p_domains) with ordinality d (domain, place)
+    join app.sso_domain_keys k on k.team_id = p_team_id
+    left join app.sso_domains p on p.domain = d.domain and p.team_id = p_team_id
 $function$;
 
 CREATE OR REPLACE FUNCTION app.show_subscription(p_account_id uuid, p_changed text)
@@ -7718,7 +7786,7 @@ grant execute on function api.check_credential(text,bytea) to service_role;
 grant execute on function api.check_in(bytea,text,text,uuid,timestamp with time zone) to service_role;
 grant execute on function api.check_scim_token(bytea) to service_role;
 grant execute on function api.check_seats(text,text,integer) to service_role;
-grant execute on function api.check_sso_change(text,text,uuid) to service_role;
+grant execute on function api.check_sso_change(text,text,uuid,text[]) to service_role;
 grant execute on function api.check_telemetry(text,text) to service_role;
 grant execute on function api.claim_deliveries(integer,integer) to service_role;
 grant execute on function api.claim_mail(integer,integer) to service_role;
@@ -7809,7 +7877,7 @@ grant execute on function api.revoke_scim_token(text,text,uuid,uuid) to service_
 grant execute on function api.revoke_subkey(text,text,uuid,uuid) to service_role;
 grant execute on function api.rotate_team(text,text,uuid,text,text,text[],text[],integer,uuid) to service_role;
 grant execute on function api.rotate_webhook_secret(text,text,uuid,bytea) to service_role;
-grant execute on function api.save_sso_config(text,text,uuid,text,text,text,text,text,text,text[],text,text,text,boolean,boolean,uuid) to service_role;
+grant execute on function api.save_sso_config(text,text,uuid,text,text,text,text,text,text,text[],text[],text,text,text,boolean,boolean,uuid) to service_role;
 grant execute on function api.set_seat_count(text,integer) to service_role;
 grant execute on function api.settle_snapshots(integer,integer) to service_role;
 grant execute on function api.settle_vault(uuid,timestamp with time zone) to service_role;
@@ -7819,6 +7887,7 @@ grant execute on function api.verify_audit(text,text,uuid,bigint,bytea,integer) 
 grant execute on function api.verify_vault_audit(bytea,text,text,uuid,timestamp with time zone,bigint,bytea,integer) to service_role;
 grant execute on function api.veto_release(bytea,text,text,uuid,uuid,timestamp with time zone) to service_role;
 grant execute on function api.vote_claim(uuid,bytea,uuid,text,timestamp with time zone) to service_role;
+grant execute on function api.vouches_for(uuid,text) to service_role;
 grant execute on function api.wants_mail(bytea) to service_role;
 grant execute on function api.withdraw_claim(uuid,bytea,uuid,timestamp with time zone) to service_role;
 grant execute on function api.wrap_asset(bytea,text,text,uuid,uuid,uuid[],text[],timestamp with time zone) to service_role;

@@ -1,8 +1,8 @@
 /** Lets in people who have signed in. Spec section 5, rules 3 and 4. */
 
 import { createMiddleware } from "hono/factory";
-import { domainOfAddress } from "../domain/sso_session.ts";
 import type { AppContext, AppEnv } from "../context.ts";
+import { domainOfAddress } from "../domain/sso_session.ts";
 import { ApiError } from "../errors.ts";
 import type { Database, Session, SessionClaims } from "../platform/mod.ts";
 import { readBearerToken } from "./bearer.ts";
