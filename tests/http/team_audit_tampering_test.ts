@@ -15,7 +15,7 @@ async function newLedger(world: World, count: number): Promise<Team> {
   const team = await newTeam(world);
   await world.sql.query(
     `do $$ begin for i in 1..${count - 1} loop
-       perform app.append_audit('${team.id}', 'person ' || i % 3, 'team.rotate', 'rotation', 'x' || i,
+       perform app.append_audit('${team.id}', 'person ' || i % 3, 'test.note', 'rotation', 'x' || i,
          jsonb_build_object('number', 1, 'text', '1', 'flag', true, 'none', null, 'reason', 'é🦉' || i));
        if i % 500 = 0 then commit; end if;
      end loop; end $$`,
