@@ -8,8 +8,8 @@ const GATHER_MS = 10;
 const GATHERED_LENGTH_MAX = 64 * 1024;
 
 let gathered = "";
-let timer: number | undefined;
-globalThis.addEventListener("unload", printGathered);
+let timer: ReturnType<typeof setTimeout> | undefined;
+for (const end of ["unload", "error", "unhandledrejection"]) globalThis.addEventListener(end, printGathered);
 
 /** Prints one line on standard output. */
 export function print(line = ""): void {
