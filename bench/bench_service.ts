@@ -30,7 +30,13 @@ export async function startBench(parts: AsyncDisposableStack): Promise<Bench> {
   const dataDir = await Deno.makeTempDir({ prefix: "agent-state-bench-" });
   parts.defer(() => Deno.remove(dataDir, { recursive: true }));
   await Deno.chmod(dataDir, 0o711);
-  const env = { DATA_DIR: dataDir, PORT: "0", DATABASE_URL: "", PROJECT_TOKEN_QUOTA_BYTES: "999999999999" };
+  const env = {
+    DATA_DIR: dataDir,
+    PORT: "0",
+    DATABASE_URL: "",
+    PROJECT_TOKEN_QUOTA_BYTES: "999999999999",
+    RATE_LIMIT_PER_SECOND: "999999999",
+  };
   const pid = startProcess(parts, "local/start.ts", env);
   const stack = await until("the service starts", async () => {
     const found = await readStackFile(dataDir);

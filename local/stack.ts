@@ -1,6 +1,7 @@
 /** The whole service in one process: Postgres, migrations, blobs, sessions and HTTP, started and stopped in order. */
 
 import { join, resolve } from "node:path";
+import { rawPath } from "../supabase/functions/_shared/domain/paths.ts";
 import { readSettings } from "../supabase/functions/_shared/env.ts";
 import { openDirectDatabase } from "../supabase/functions/_shared/platform/database_direct.ts";
 import { openResendMailer } from "../supabase/functions/_shared/platform/mailer_resend.ts";
@@ -17,7 +18,7 @@ import { lockDataDir, removeStackFile, writeStackFile } from "./data_dir.ts";
 import { openMailFiles } from "./mail_files.ts";
 import { migrate } from "./migrate.ts";
 import { startPostgres } from "./postgres.ts";
-import { print } from "./print.ts";
+import { print, printSoon } from "./print.ts";
 import { startSchedule } from "./schedule.ts";
 import { localCronSecret, localPolarSecret } from "./secrets.ts";
 import { LOCAL_AUDIENCE, LOCAL_ISSUER, openSessionIssuer, type SessionIssuer } from "./session_issuer.ts";
@@ -248,10 +249,15 @@ type Route = (
 function createRouter(
   routes: Record<string, Route>,
 ): (request: Request, info: Deno.ServeHandlerInfo<Deno.NetAddr>) => Promise<Response> {
+  const entries = Object.entries(routes);
   return async function route(request, info) {
-    const { pathname } = new URL(request.url);
-    for (const [prefix, answer] of Object.entries(routes)) {
-      if (pathname === prefix || pathname.startsWith(`${prefix}/`)) return await answer(request, info);
+    const pathname = rawPath(request.url);
+    for (const [prefix, answer] of entries) {
+      if (
+        pathname.startsWith(prefix) && (pathname.length === prefix.length || pathname[prefix.length] === "/")
+      ) {
+        return await answer(request, info);
+      }
     }
     if (pathname === "/") {
       return new Response(["Encrypted agent state", ...Object.keys(routes)].join("\n") + "\n");
@@ -261,5 +267,8 @@ function createRouter(
 }
 
 function writeLog(record: LogRecord): void {
-  print(JSON.stringify({ at: new Date().toISOString(), ...record }));
+  const line = JSON.stringify({ at: new Date().toISOString(), ...record });
+  // One line for each request, written by itself, would cost a tenth of the request.
+  if (record.level === "info") printSoon(line);
+  else print(line);
 }

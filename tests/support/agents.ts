@@ -42,7 +42,8 @@ export async function newAgents(
      select id from people`,
     [team.id, count],
   );
-  const tokens = await Promise.all(rows.map(({ id }) => newTeamKey(world, team.id, id)));
+  const tokens: string[] = [];
+  for (const { id } of rows) tokens.push(await newTeamKey(world, team.id, id));
   if (begun) {
     for (const token of tokens) {
       const begin = await append(world, token, 0, new Uint8Array(1));
@@ -55,7 +56,10 @@ export async function newAgents(
 async function newTeamKey(world: World, teamId: string, accountId: string): Promise<string> {
   const token = mintLiveKey((count) => randomBytes(count));
   await world.sql.query(
-    "insert into app.api_keys (account_id, team_id, name, key_hash, masked_key) values ($1, $2, 'agent', $3, $4)",
+    `with made as (
+       insert into app.api_keys (account_id, team_id, name, key_hash, masked_key)
+       values ($1, $2, 'agent', $3, $4) returning id)
+     select app.append_audit($2, 'agent-' || $1::text, 'subkey.create', 'subkey', id::text, '{}') from made`,
     [accountId, teamId, createHash("sha256").update(token).digest(), maskKey(token)],
   );
   return token;

@@ -44,8 +44,10 @@ const LOOPBACK = /^(?:127\.|0:0:0:0::)/;
 
 /** The caller's network, or undefined where nothing says. See `domain/client_address.ts`. */
 export function clientNetwork(c: AppContext): string | undefined {
-  const { header } = c.var.settings.clientAddress;
-  return readNetwork(c.var.settings.clientAddress, {
+  // On the way of every request: `c.var` would gather all variables each time, `c.get` looks one up.
+  const rule = c.get("settings").clientAddress;
+  const { header } = rule;
+  return readNetwork(rule, {
     header: header === undefined ? undefined : c.req.header(header),
     forwardedFor: c.req.header("x-forwarded-for"),
     connection: c.env?.remoteAddr?.hostname,

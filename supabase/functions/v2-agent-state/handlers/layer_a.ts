@@ -21,7 +21,7 @@ export const ENVELOPES_PAGE = z.object({
 /** GET /metadata: 200 with the aggregates of section 2.6. */
 export async function metadata(c: AppContext): Promise<Response> {
   return c.json(
-    await c.var.platform.db.call<Record<string, unknown>>("read_metadata", credentialArguments(c)),
+    await c.get("platform").db.call<Record<string, unknown>>("read_metadata", credentialArguments(c)),
   );
 }
 

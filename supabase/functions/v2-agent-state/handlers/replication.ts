@@ -50,12 +50,12 @@ export async function replicate(c: AppContext): Promise<Response> {
   if (mismatch >= 0) await refuse(c, "block_hash_mismatch", { index: mismatch });
   const arranged = arrangeChunks(chunks);
   await refuseContradictions(c, arranged);
-  const { platform, credential, device, settings, startedAt } = c.var;
   const append = {
-    ...{ credential, device, startedAt, chunks: arranged, merkleRoot: merkle_root },
-    quotaBytes: settings.projectQuotaBytes,
+    ...{ chunks: arranged, merkleRoot: merkle_root },
+    ...{ credential: c.get("credential"), device: c.get("device"), startedAt: c.get("startedAt") },
+    quotaBytes: c.get("settings").projectQuotaBytes,
   };
-  const { answer, told } = await timed(c, "database", () => appendLog(platform, append));
+  const { answer, told } = await timed(c, "database", () => appendLog(c.get("platform"), append));
   c.set("told", told);
   return await timed(c, "encode", () => c.json(answer));
 }
