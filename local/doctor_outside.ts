@@ -56,7 +56,7 @@ export async function checkRoutes(
   const missing = jobs.filter((job) => !served.includes(job)).map((job) => `${job.function}${job.path}`);
   const finding = missing.length === 0
     ? ok("routes of jobs", `all ${jobs.length} jobs of the schedule have their route`)
-    : warn(
+    : fail(
       "routes of jobs",
       `there is no ${missing.join(", ")}`,
       `Are the functions older than the database? ${DEPLOY}`,

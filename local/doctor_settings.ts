@@ -5,7 +5,13 @@ import { readSettings } from "../supabase/functions/_shared/env.ts";
 import { fail, type Finding, isPlaceholder, ok, warn } from "./doctor_report.ts";
 
 /** Variables that let whoever knows them in, or sign for us. */
-const SECRETS = ["CRON_SECRET", "POLAR_WEBHOOK_SECRET", "POLAR_ACCESS_TOKEN", "RESEND_API_KEY"];
+const SECRETS = [
+  "CRON_SECRET",
+  "UNSUBSCRIBE_SECRET",
+  "POLAR_WEBHOOK_SECRET",
+  "POLAR_ACCESS_TOKEN",
+  "RESEND_API_KEY",
+];
 
 /** What a deployment can do without, and what is missing then. */
 const WANTED: [name: string, without: string][] = [

@@ -13,6 +13,11 @@ export function localCronSecret(dataDir: string): Promise<string> {
   return keepSecret(dataDir, "cron_secret", "");
 }
 
+/** The secret that signs the tokens of mails. */
+export function localUnsubscribeSecret(dataDir: string): Promise<string> {
+  return keepSecret(dataDir, "unsubscribe_secret", "");
+}
+
 async function keepSecret(dataDir: string, name: string, prefix: string): Promise<string> {
   const path = join(dataDir, name);
   await Deno.mkdir(dataDir, { recursive: true });

@@ -20,7 +20,7 @@ import { migrate } from "./migrate.ts";
 import { startPostgres } from "./postgres.ts";
 import { print, printSoon } from "./print.ts";
 import { startSchedule } from "./schedule.ts";
-import { localCronSecret, localPolarSecret } from "./secrets.ts";
+import { localCronSecret, localPolarSecret, localUnsubscribeSecret } from "./secrets.ts";
 import { LOCAL_AUDIENCE, LOCAL_ISSUER, openSessionIssuer, type SessionIssuer } from "./session_issuer.ts";
 import { trackWork } from "./work.ts";
 import { openVaultClock } from "./vault_clock.ts";
@@ -126,7 +126,7 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
     API_URL: `${options.publicUrl ?? url}/functions/v1/v2-agent-state`,
     ...env,
     PUBLIC_URL: options.publicUrl ?? url,
-    UNSUBSCRIBE_SECRET: env.UNSUBSCRIBE_SECRET || await localPolarSecret(dataDir),
+    UNSUBSCRIBE_SECRET: env.UNSUBSCRIBE_SECRET || await localUnsubscribeSecret(dataDir),
     SESSION_ISSUER: issuer,
     POLAR_WEBHOOK_SECRET: env.POLAR_WEBHOOK_SECRET || await localPolarSecret(dataDir),
     BILLING_RETURN_ORIGINS: env.BILLING_RETURN_ORIGINS || "http://localhost:*,http://127.0.0.1:*",
@@ -157,7 +157,8 @@ async function start(options: StackOptions, parts: AsyncDisposableStack): Promis
   }));
 
   if (options.schedule) {
-    const everySeconds = readSeconds(env.SCHEDULE_SECONDS);
+    // Where hours pass in seconds, jobs that came every five minutes would come too late.
+    const everySeconds = readSeconds(env.SCHEDULE_SECONDS) ?? (env.VAULT_CLOCK_SPEED ? 5 : undefined);
     const schedule = await startSchedule({
       db: database.db,
       origin: url,
