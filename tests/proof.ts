@@ -12,8 +12,10 @@ const TESTS = [
   "tests/proof/",
   "tests/contract/failpoints_test.ts",
   "tests/domain/public_address_test.ts",
+  "tests/http/generated_requests_test.ts",
   "tests/http/session_auth_test.ts",
   "tests/http/team_model_test.ts",
+  "tests/http/vault_model_test.ts",
   "tests/http/team_audit_tampering_test.ts",
 ];
 

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { findCode } from "../../supabase/functions/_shared/errors.ts";
 import { openClaim } from "../support/claims.ts";
 import { type Answer, onOneBackend, type World } from "../support/harness.ts";
-import { methodOf, type Operation, OPERATIONS, type Prepared } from "../support/operations/mod.ts";
+import { type Operation, OPERATIONS, type Prepared, sendTo } from "../support/operations/mod.ts";
 import { type Principal, principalsAgainst } from "../support/principals.ts";
 import { codeOf } from "../support/refusals.ts";
 import { withEverything } from "../support/everything.ts";
@@ -31,7 +31,7 @@ onOneBackend((test) => {
           const { path, options } = prepared;
           // A body is sent as it is, unless the principal brings another.
           const { body = options.body, ...credential } = principal.credential;
-          const answer = await service.request(methodOf(operation), path, { body, ...credential });
+          const answer = await sendTo(service, operation, path, { body, ...credential });
           assertTurnedAway(operation, prepared, principal, answer);
           assertNothingLeaks(prepared, principal, answer);
           cases++;
@@ -61,7 +61,8 @@ function assertTurnedAway(
     return;
   }
   // Who may do the same with what is theirs is told that what they name is not.
-  assert.ok([...TURNED_AWAY, ...(principal.own ? [400] : [])].includes(status), said);
+  const told = [...TURNED_AWAY, operation.turnedAway, principal.own ? 400 : undefined];
+  assert.ok(told.includes(status), said);
   assert.ok(findCode(codeOf(answer) ?? "") !== undefined, said);
 }
 

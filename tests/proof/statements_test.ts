@@ -8,7 +8,7 @@ import { openClaim, THOROUGH } from "../support/claims.ts";
 import { withEverything } from "../support/everything.ts";
 import { onOneBackend } from "../support/harness.ts";
 import { assertInvariants } from "../support/invariants.ts";
-import { methodOf, mutating } from "../support/operations/mod.ts";
+import { mutating, sendTo } from "../support/operations/mod.ts";
 import { type Ending, installStatementFaults, type StatementFaults } from "../support/statement_faults.ts";
 
 /** A fast run tries one ending; how a statement fails makes no difference to what it leaves. */
@@ -26,8 +26,7 @@ onOneBackend((test) => {
       await withEverything(world, async (service) => {
         const first = await operation.prepare(world);
         await disarm();
-        const method = methodOf(operation);
-        await service.request(method, first.path, first.options);
+        await sendTo(service, operation, first.path, first.options);
         const writes = await disarm();
         await first.check?.();
         assert.ok(writes > 0);
@@ -38,7 +37,7 @@ onOneBackend((test) => {
               const place = `${ending} at write ${nth} of ${writes}${sticky ? " and after" : ""}`;
               const prepared = await operation.prepare(world);
               await arm(ending, nth, sticky);
-              const told = await service.request(method, prepared.path, prepared.options);
+              const told = await sendTo(service, operation, prepared.path, prepared.options);
               await disarm();
               const done = await prepared.count!();
               assert.ok([operation.status, 503].includes(told.status), `${place}: ${told.text}`);
@@ -49,7 +48,7 @@ onOneBackend((test) => {
                 );
               }
               await prepared.lapse?.();
-              const again = await service.request(method, prepared.path, prepared.options);
+              const again = await sendTo(service, operation, prepared.path, prepared.options);
               const statuses = [operation.status, ...(done > 0 ? operation.again ?? [] : [])];
               assert.ok(statuses.includes(again.status), `${place}, again: ${again.text}`);
               if (operation.effect === "once") assert.equal(await prepared.count!(), 1, place);

@@ -11,7 +11,7 @@ import { codeOf } from "./refusals.ts";
 import { type Answer, onOneBackend, type World } from "./harness.ts";
 import { assertInvariants } from "./invariants.ts";
 import { type Lab, openLab } from "./lab.ts";
-import { methodOf, mutating, type Operation } from "./operations/mod.ts";
+import { mutating, type Operation, sendTo } from "./operations/mod.ts";
 import type { Moment } from "./wire_proxy.ts";
 
 /** What goes wrong in a cell of the matrix. */
@@ -38,7 +38,7 @@ const MOST_AT_STAKE = /^POST \/(snapshot|replicate|billing\/webhook)$/;
  * process is killed there, the same request overtakes it there}, and every call of the database cut before and after its
  * commit, once and always. A fast run tries a few cells of most operations, and all of those where most is at stake.
  */
-export function defineCrashMatrix(routes: RegExp): void {
+export function defineCrashMatrix(routes: RegExp, app?: "vault"): void {
   onOneBackend((test) => {
     let lab: Promise<Lab> | undefined;
     const labOf = (world: World) => lab ??= openLab(world);
@@ -50,7 +50,7 @@ export function defineCrashMatrix(routes: RegExp): void {
       overtake: openClaim("… the same request overtaking it at any boundary"),
     };
 
-    for (const operation of mutating().filter(({ route }) => routes.test(route))) {
+    for (const operation of mutating().filter((each) => each.app === app && routes.test(each.route))) {
       test(`${operation.route} survives every fault: ${operation.name}`, async (world) => {
         const bench = await labOf(world);
         const faults = await discoverFaults(bench, operation);
@@ -94,7 +94,7 @@ async function discoverFaults(lab: Lab, operation: Operation): Promise<Fault[]> 
   await lab.quiet();
   await lab.forget();
   const before = lab.wire.calls.length;
-  const answer = await lab.request(methodOf(operation), path, options);
+  const answer = await sendTo(lab, operation, path, options);
   assert.equal(answer?.status, operation.status, answer?.text ?? "no answer");
   await lab.quiet();
   await check?.();
@@ -119,7 +119,7 @@ async function discoverFaults(lab: Lab, operation: Operation): Promise<Fault[]> 
 /** Tries one cell. Fails when anything that was told or kept is not as it must be. */
 async function tryCell(lab: Lab, operation: Mutating, fault: Fault): Promise<void> {
   const prepared = await operation.prepare(lab.world);
-  const send = () => lab.request(methodOf(operation), prepared.path, prepared.options);
+  const send = () => sendTo(lab, operation, prepared.path, prepared.options);
   const before = await prepared.count!();
   const told = await sendUnder(lab, fault, send);
   for (const answer of told) assertHonest(operation, answer);

@@ -1,6 +1,7 @@
 /** The service of a world with all that an operation may need: a payment provider, a cron secret, where to go back to. */
 
 import type { World } from "./harness.ts";
+import { MAIL_SETTINGS } from "./jobs.ts";
 import { withPolar, withSettings } from "./polar.ts";
 
 export const CRON_SECRET = "cron-secret-for-the-laboratory";
@@ -16,7 +17,12 @@ export async function withEverything(
     const { platform } = withSettings(world, polar);
     await work(world.with({
       ...platform,
-      settings: { polar, cronSecret: CRON_SECRET, billingReturnOrigins: ["https://app.example"] },
+      settings: {
+        polar,
+        cronSecret: CRON_SECRET,
+        billingReturnOrigins: ["https://app.example"],
+        ...MAIL_SETTINGS,
+      },
     }));
   });
 }

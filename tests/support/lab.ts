@@ -7,6 +7,7 @@
 import { PRODUCTS, SECRET as POLAR_SECRET, TOKEN as POLAR_TOKEN } from "./polar.ts";
 import { CRON_SECRET } from "./everything.ts";
 import type { Failpoint } from "./failpoints.ts";
+import { MAIL_SETTINGS } from "./jobs.ts";
 import type { Answer, RequestOptions, World } from "./harness.ts";
 import type { Armed } from "./lab_child.ts";
 import { startStorageServer, type StorageServer } from "./storage_server.ts";
@@ -24,6 +25,8 @@ export interface Lab extends AsyncDisposable {
    * before there was an answer.
    */
   request(method: string, path: string, options?: RequestOptions): Promise<Answer | undefined>;
+  /** The same for the vault interface, which the process serves as well. */
+  requestVault(method: string, path: string, options?: RequestOptions): Promise<Answer | undefined>;
   /** Makes something happen at a failpoint. */
   arm(point: Failpoint, action: Armed["action"], times?: number): Promise<void>;
   /** Lets go of whoever is held, and disarms. */
@@ -52,6 +55,7 @@ interface Child {
 }
 
 const BASE_PATH = "/functions/v1/v2-agent-state";
+const VAULT_PATH = "/functions/v1/vault";
 const CHILD = new URL("lab_child.ts", import.meta.url).pathname;
 /** No request takes longer, whatever is broken: database calls give up after 20 s, three times. */
 const PATIENCE_MS = 90_000;
@@ -81,6 +85,7 @@ export async function openLab(world: World, env: Record<string, string> = {}): P
     POLAR_WEBHOOK_SECRET: POLAR_SECRET,
     RESEND_API_URL: outside.url,
     RESEND_API_KEY: "re_of_the_laboratory",
+    UNSUBSCRIBE_SECRET: MAIL_SETTINGS.linkSecrets.join(" "),
     ...env,
   };
   let child = await spawn(environment);
@@ -98,15 +103,18 @@ export async function openLab(world: World, env: Record<string, string> = {}): P
     return text === "" ? undefined : JSON.parse(text);
   }
 
+  async function request(method: string, path: string, options?: RequestOptions) {
+    await restarting;
+    return await sendTo(child.base, method, path, options);
+  }
+
   return {
     world,
     wire,
     storage,
     mails,
-    async request(method, path, options) {
-      await restarting;
-      return await sendTo(child.base, method, path, options);
-    },
+    request,
+    requestVault: (method, path, options) => request(method, VAULT_PATH + path, options),
     arm: async (point, action, times = Infinity) => {
       const armed: Armed = { point, action, times: Math.min(times, Number.MAX_SAFE_INTEGER) };
       await control("/arm", armed);

@@ -23,6 +23,7 @@ import {
   type Team,
   withoutMail,
 } from "./teams.ts";
+import { againstLinks, againstVaultGuests, againstVaultOwners, amongThePublic } from "./vault_principals.ts";
 
 /** Somebody who tries. */
 export interface Principal {
@@ -46,10 +47,20 @@ export async function principalsAgainst(
     "cron secret": () => againstCron(world),
     "signature": () => againstSignatures(world, prepared),
     "anyone": () => againstHolders(world),
+    "the public": () => amongThePublic(world),
+    "signed link": () => Promise.resolve(againstLinks(operation, prepared)),
+    "vault owner": () => againstVaultOwners(world, operation, prepared),
+    "living vault owner": () => againstVaultOwners(world, operation, prepared),
+    "vault token": () => againstVaultGuests(world, operation, prepared),
   };
-  return [...NOBODY, ...await make[operation.opens]()]
-    // Who needs no header to be known cannot be turned away for lacking one.
-    .filter(({ name }) => operation.opens !== "anyone" || !NAMELESS.includes(name));
+  return [...nobodyAgainst(operation), ...await make[operation.opens]()];
+}
+
+/** Who has no credential. Who needs no header to be known cannot be turned away for lacking one. */
+function nobodyAgainst({ opens }: Operation): Principal[] {
+  if (opens === "signed link" || opens === "vault token") return [];
+  if (opens === "the public") return NOBODY.map((principal) => ({ ...principal, own: true }));
+  return NOBODY.filter(({ name }) => opens !== "anyone" || !NAMELESS.includes(name));
 }
 
 const NOBODY: Principal[] = [

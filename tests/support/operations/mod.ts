@@ -7,16 +7,39 @@
 import type { RequestOptions, World } from "../harness.ts";
 import type { Person } from "../people.ts";
 import type { Role, Team } from "../teams.ts";
+import type { Named, Vault } from "../vaults.ts";
 import { ACCOUNT_OPERATIONS } from "./account.ts";
 import { BILLING_OPERATIONS } from "./billing.ts";
 import { DIRECTORY_OPERATIONS } from "./directory.ts";
 import { JOB_OPERATIONS } from "./jobs.ts";
 import { KEY_OPERATIONS } from "./keys.ts";
+import { MARKETING_OPERATIONS } from "./marketing.ts";
 import { TEAM_OPERATIONS } from "./teams.ts";
+import { VAULT_OPERATIONS } from "./vaults.ts";
+import { VAULT_GUEST_OPERATIONS } from "./vault_guests.ts";
+import { VAULT_RELEASE_OPERATIONS } from "./vault_releases.ts";
 import { WEBHOOK_OPERATIONS } from "./webhooks.ts";
 
-/** What opens a route. `anyone` is for what knows its callers by what they send, not by a header. */
-export type Credential = "api key" | "session" | "SCIM token" | "cron secret" | "signature" | "anyone";
+/**
+ * What opens a route. `anyone` is for what knows its callers by what they send, not by a header; `the public` for what
+ * is for everybody.
+ */
+export type Credential =
+  | "api key"
+  | "session"
+  | "SCIM token"
+  | "cron secret"
+  | "signature"
+  | "anyone"
+  | "the public"
+  /** A token from a mail that was signed and is kept nowhere. */
+  | "signed link"
+  /** An API key in `x-api-key`, or a session, of whoever has the vault. */
+  | "vault owner"
+  /** The same, by something that only the living owner has: a session, and for some a key that may check in. */
+  | "living vault owner"
+  /** The token of an heir or guardian, from a mail, in the body. */
+  | "vault token";
 
 /** One request, ready to be sent by whoever may. */
 export interface Prepared {
@@ -30,6 +53,9 @@ export interface Prepared {
   team?: Team;
   /** The person whose session is used. */
   person?: Person;
+  /** The vault that the request is about, and who comes with a token. */
+  vault?: Vault;
+  named?: Named;
   /** How often the effect is in the database. Left out where there is none. */
   count?(): Promise<number>;
   /** What must be right once the request has been repeated without a fault. */
@@ -51,6 +77,8 @@ export interface Operation {
   role?: Role;
   /** Status of success. */
   status: number;
+  /** What a stranger may be told beside 401, 403 and 404. */
+  turnedAway?: number;
   /**
    * What becomes of repetitions: `once` leaves one effect, however often it is sent; `each` one for every request that
    * was acknowledged, and at most one for every other. Left out where nothing is changed.
@@ -72,11 +100,28 @@ export const OPERATIONS: readonly Operation[] = [
   ...WEBHOOK_OPERATIONS,
   ...DIRECTORY_OPERATIONS,
   ...JOB_OPERATIONS,
+  ...MARKETING_OPERATIONS,
+  ...VAULT_OPERATIONS,
+  ...VAULT_RELEASE_OPERATIONS,
+  ...VAULT_GUEST_OPERATIONS,
 ];
 
 /** The method of an operation's route. */
 export function methodOf({ route }: Operation): string {
   return route.slice(0, route.indexOf(" "));
+}
+
+type Ask<Told> = (method: string, path: string, options?: RequestOptions) => Promise<Told>;
+
+/** Sends an operation's request to the function that mounts it. */
+export function sendTo<Told>(
+  service: { request: Ask<Told>; requestVault: Ask<Told> },
+  operation: Operation,
+  path: string,
+  options: RequestOptions,
+): Promise<Told> {
+  const ask = operation.app === "vault" ? service.requestVault : service.request;
+  return ask(methodOf(operation), path, options);
 }
 
 /** The operations that change something. */
