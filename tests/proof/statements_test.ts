@@ -8,7 +8,7 @@ import { openClaim, THOROUGH } from "../support/claims.ts";
 import { withEverything } from "../support/everything.ts";
 import { onOneBackend } from "../support/harness.ts";
 import { assertInvariants } from "../support/invariants.ts";
-import { mutating, sendTo } from "../support/operations/mod.ts";
+import { finishJob, mutating, sendTo } from "../support/operations/mod.ts";
 import { type Ending, installStatementFaults, type StatementFaults } from "../support/statement_faults.ts";
 
 /** A fast run tries one ending; how a statement fails makes no difference to what it leaves. */
@@ -37,7 +37,8 @@ onOneBackend((test) => {
               const place = `${ending} at write ${nth} of ${writes}${sticky ? " and after" : ""}`;
               const prepared = await operation.prepare(world);
               await arm(ending, nth, sticky);
-              const told = await sendTo(service, operation, prepared.path, prepared.options);
+              const send = () => sendTo(service, operation, prepared.path, prepared.options);
+              const told = await send();
               await disarm();
               const done = await prepared.count!();
               assert.ok([operation.status, 503].includes(told.status), `${place}: ${told.text}`);
@@ -48,9 +49,10 @@ onOneBackend((test) => {
                 );
               }
               await prepared.lapse?.();
-              const again = await sendTo(service, operation, prepared.path, prepared.options);
+              const again = await send();
               const statuses = [operation.status, ...(done > 0 ? operation.again ?? [] : [])];
               assert.ok(statuses.includes(again.status), `${place}, again: ${again.text}`);
+              if (operation.job) await finishJob(prepared, send);
               if (operation.effect === "once") assert.equal(await prepared.count!(), 1, place);
               await prepared.check?.();
               cells++;

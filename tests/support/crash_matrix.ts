@@ -11,7 +11,7 @@ import { codeOf } from "./refusals.ts";
 import { type Answer, onOneBackend, type World } from "./harness.ts";
 import { assertInvariants } from "./invariants.ts";
 import { type Lab, openLab } from "./lab.ts";
-import { mutating, type Operation, sendTo } from "./operations/mod.ts";
+import { finishJob, mutating, type Operation, sendTo } from "./operations/mod.ts";
 import type { Moment } from "./wire_proxy.ts";
 
 /** What goes wrong in a cell of the matrix. */
@@ -132,6 +132,7 @@ async function tryCell(lab: Lab, operation: Mutating, fault: Fault): Promise<voi
   const again = await send();
   const statuses = [operation.status, ...(done > 0 ? operation.again ?? [] : [])];
   assert.ok(again !== undefined && statuses.includes(again.status), `again: ${again?.status} ${again?.text}`);
+  if (operation.job) await finishJob(prepared, send);
   await lab.quiet();
   assertCounted(operation, [...told, again], await prepared.count!() - before);
   if (operation.effect === "once") assert.equal(await prepared.count!() - before, 1, "it is done, once");

@@ -11,7 +11,7 @@ import { createForger, now, STRANGER } from "./forger.ts";
 import type { World } from "./harness.ts";
 import { MAIL_SETTINGS } from "./jobs.ts";
 import type { Operation, Prepared } from "./operations/mod.ts";
-import { accountIdOf, newPerson, type Person } from "./people.ts";
+import { newPerson, type Person } from "./people.ts";
 import type { Principal } from "./principals.ts";
 import { newSubkey, newTeam } from "./teams.ts";
 import {
