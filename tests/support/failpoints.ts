@@ -10,7 +10,7 @@ import { ApiError } from "../../supabase/functions/_shared/errors.ts";
 import type { Platform } from "../../supabase/functions/_shared/platform/mod.ts";
 
 /** Ports whose calls are effects. The others (sessions, clock, log, background work) are not. */
-const PORTS = ["db", "blobs", "seats", "payments", "mailer", "hooks", "providers"] as const;
+const PORTS = ["db", "blobs", "seats", "payments", "mailer", "hooks", "providers", "names"] as const;
 /** Calls that do not leave the process. */
 const PURE = new Set(["blobs.publicUrl", "payments.verifyEvent"]);
 
@@ -38,6 +38,7 @@ export function failureAt(point: Failpoint): Error {
   const port = point.slice(0, point.indexOf("."));
   if (port === "db") return new ApiError("service_unavailable");
   if (port === "providers") return new ApiError("sso_provider_unavailable");
+  if (port === "names") return new ApiError("dns_unavailable");
   if (port === "seats" || port === "payments") return new ApiError("payment_provider_unavailable");
   return new Error(`failed at ${point}`);
 }
