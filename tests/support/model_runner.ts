@@ -20,9 +20,12 @@ export interface Modelled<Model extends object, Real extends object, Action> {
   /** Does the action to the data where the service must, and returns what it must answer. */
   apply(model: Model, action: Action): Expected;
   /** Looks closer at the answer of a single action, which the data have seen already. */
-  inspect?(real: Real, model: Model, action: Action, answer: Answer): void;
-  /** After several actions at once, of which nobody knows who was first: takes from the service what it must. */
-  merge(real: Real, model: Model, done: { action: Action; answer: Answer }[]): Promise<void>;
+  inspect?(real: Real, model: Model, action: Action, answer: Answer): void | Promise<void>;
+  /**
+   * After several actions at once, of which nobody knows who was first: takes from the service what it must. Without it
+   * there is one action at a time.
+   */
+  merge?(real: Real, model: Model, done: { action: Action; answer: Answer }[]): Promise<void>;
   /** What must hold in the end. */
   assertKept(real: Real, model: Model): Promise<void>;
 }
@@ -31,22 +34,21 @@ export interface Modelled<Model extends object, Real extends object, Action> {
 export interface Extent {
   runs: number;
   stepsMax: number;
-  atOnceMax: number;
+  atOnceMax?: number;
 }
 
 /** Runs random programs: most steps are one action, some are several at once. Returns how many actions there were. */
 export async function checkModel<Model extends object, Real extends object, Action>(
   modelled: Modelled<Model, Real, Action>,
-  { runs, stepsMax, atOnceMax }: Extent,
+  { runs, stepsMax, atOnceMax = 2 }: Extent,
 ): Promise<number> {
   let actions = 0;
   const { action } = modelled;
   const step = (does: Action[]) => new Step(modelled, does, () => actions += does.length);
-  const programs = fc.commands([
-    action.map((only) => step([only])),
-    action.map((only) => step([only])),
-    fc.array(action, { minLength: 2, maxLength: atOnceMax }).map(step),
-  ], { maxCommands: stepsMax, size: "max" });
+  const alone = action.map((only) => step([only]));
+  const together = fc.array(action, { minLength: 2, maxLength: atOnceMax }).map(step);
+  const steps = modelled.merge === undefined ? [alone] : [alone, alone, together];
+  const programs = fc.commands(steps, { maxCommands: stepsMax, size: "max" });
   await fc.assert(
     fc.asyncProperty(programs, async (program) => {
       const made = await modelled.setUp();
@@ -77,13 +79,13 @@ class Step<Model extends object, Real extends object, Action> implements fc.Asyn
       const answer = await perform(real, model, only);
       const { status, error } = apply(model, only);
       assert.deepEqual([answer.status, answer.body?.error], [status, error], answer.text);
-      inspect?.(real, model, only, answer);
+      await inspect?.(real, model, only, answer);
       return;
     }
     const before = structuredClone(model);
     const answers = await Promise.all(this.actions.map((each) => perform(real, before, each)));
     for (const answer of answers) assert.ok(answer.status < 500 || answer.status === 503, answer.text);
-    await merge(real, model, this.actions.map((action, i) => ({ action, answer: answers[i]! })));
+    await merge!(real, model, this.actions.map((action, i) => ({ action, answer: answers[i]! })));
   }
 
   toString(): string {
