@@ -2,14 +2,15 @@
 
 import assert from "node:assert/strict";
 import fc from "npm:fast-check@4.10.2";
-import { REFERENCE } from "../../supabase/functions/v2-agent-state/reference/mod.ts";
+import type { Scene } from "../../supabase/functions/v2-agent-state/reference/scene.ts";
 import type { WebhookSender } from "../../supabase/functions/_shared/platform/mod.ts";
+import { AGENT_STATE } from "./agent_state_cast.ts";
 import { type ArbitraryRequest, arbitraryRequest, exampleRequest } from "./arbitrary_requests.ts";
 import { AGENT_STATE_BOOK as BOOK } from "./books.ts";
 import { codeOf, type DescribedOperation } from "./documented.ts";
 import type { World } from "./harness.ts";
 import type { Json } from "./openapi_schemas.ts";
-import { type Cast, newCast, type ReferenceService, serveReference } from "./reference_service.ts";
+import { type Cast, type ReferenceService, serveReference } from "./reference_service.ts";
 
 /** Nothing that is made up here may leave this machine. */
 const LOOPBACK_ONLY: WebhookSender = {
@@ -32,10 +33,10 @@ export async function sendGenerated(
   count: number,
   seed?: number,
 ): Promise<Record<string, Tally>> {
-  await using service = await serveReference(world, { hooks: LOOPBACK_ONLY });
+  await using service = await serveReference(AGENT_STATE, world, { hooks: LOOPBACK_ONLY });
   const tallies: Record<string, Tally> = {};
   for (const described of BOOK.operations) {
-    const cast = await newCast(world, service);
+    const cast = await AGENT_STATE.newCast(world, service);
     const example = exampleOf(described, cast);
     const tally: Tally = tallies[described.name] = {};
     await fc.assert(
@@ -53,26 +54,24 @@ export async function sendGenerated(
   return tallies;
 }
 
-function exampleOf({ name }: DescribedOperation, cast: Cast) {
-  const route = Object.keys(REFERENCE.operations).find((each) =>
+function exampleOf({ name }: DescribedOperation, cast: Cast<Scene>) {
+  const route = Object.keys(AGENT_STATE.reference.operations).find((each) =>
     each.replaceAll(/:(\w+)/g, "{$1}") === name
   )!;
-  return REFERENCE.operations[route]!.example(cast.scene);
+  return AGENT_STATE.reference.operations[route]!.example(cast.scene);
 }
 
 async function sendOne(
   service: ReferenceService,
   { operation }: DescribedOperation,
-  { credentials, scene }: Cast,
+  { credentials, scene }: Cast<Scene>,
   request: ArbitraryRequest,
 ): Promise<string> {
   const scheme = Object.keys((operation.security as Json[]).at(-1) ?? {})[0];
   const signature = scheme === "webhookSignature" && typeof request.body === "string"
     ? scene.sign(request.body)
     : {};
-  const credential: Record<string, string> = scheme !== undefined && scheme in credentials
-    ? { authorization: credentials[scheme]! }
-    : {};
+  const credential = scheme === undefined ? {} : credentials[scheme];
   const answer = await service.send({
     ...request,
     headers: { ...request.headers, ...signature, ...credential },
