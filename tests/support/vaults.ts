@@ -35,9 +35,13 @@ export interface Vault {
   clock: { ms: number };
 }
 
-/** A new person's vault, with its own clock. */
-export async function newVault(world: World, over: Record<string, unknown> = {}): Promise<Vault> {
-  const clock = { ms: START };
+/** A new person's vault, with its own clock, which shows `startMs`. */
+export async function newVault(
+  world: World,
+  over: Record<string, unknown> = {},
+  startMs = START,
+): Promise<Vault> {
+  const clock = { ms: startMs };
   const owner = await newPerson(world);
   const key = await newApiKey(world, owner);
   const service = world.with({ now: () => new Date(clock.ms), db: withoutMail(world.platform.db) });
