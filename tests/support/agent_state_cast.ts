@@ -56,6 +56,7 @@ async function newCast(world: World, { webhookUrl }: ReferenceService): Promise<
       scimToken: bearer(directory.token),
       cronSecret: bearer(CRON_SECRET),
     },
+    sign,
     scene: {
       agentId,
       storagePath: stored.body.storage_path,

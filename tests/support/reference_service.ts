@@ -40,6 +40,8 @@ export interface Cast<Scene> {
   scene: Scene;
   /** By security scheme: the headers that let in. */
   credentials: Record<string, Record<string, string>>;
+  /** The headers of a body that the payment provider signed, where it sends any. */
+  sign?(body: string): Record<string, string>;
 }
 
 /** One function, and who plays the examples of its reference. */

@@ -8,7 +8,7 @@ import type { Operation } from "../../supabase/functions/_shared/reference/opera
 import { badCredentials } from "./bad_credentials.ts";
 import { codeOf, type DescribedOperation } from "./documented.ts";
 import type { World } from "./harness.ts";
-import { listMounted, type Mounted } from "./openapi.ts";
+import type { Mounted } from "./openapi.ts";
 import type { Json } from "./openapi_schemas.ts";
 import {
   type ReferenceService,
@@ -17,8 +17,7 @@ import {
   type Stage,
   toRequest,
 } from "./reference_service.ts";
-import { readSettings } from "../../supabase/functions/_shared/env.ts";
-import type { Platform } from "../../supabase/functions/_shared/platform/mod.ts";
+import { DOCUMENTED } from "./references.ts";
 
 type Test = (name: string, run: (world: World) => Promise<void>) => void;
 
@@ -33,8 +32,8 @@ export interface Case<Scene> {
 }
 
 /** Every operation of a function. */
-export function listCases<Scene>({ reference, book, createApp }: Stage<Scene>): Case<Scene>[] {
-  const mounted = listMounted(createApp({} as Platform, readSettings({})));
+export function listCases<Scene>({ name: ofFunction, reference, book }: Stage<Scene>): Case<Scene>[] {
+  const { mounted } = DOCUMENTED.find(({ name }) => name === ofFunction)!;
   return Object.entries(reference.operations).map(([route, operation]) => {
     const described = book.operations.find(({ name }) => name === route.replaceAll(/:(\w+)/g, "{$1}"))!;
     const security = described.operation.security as Json[];
@@ -115,14 +114,12 @@ function tryBodies<Scene>(stage: Stage<Scene>, cases: Case<Scene>[], test: Test)
   test("every operation with a body refuses what is no JSON, too large, or lacks a field", async (world) => {
     await using service = await serveReference(stage, world);
     for (const each of cases.filter(({ operation }) => operation.body !== undefined)) {
-      const { scene, credentials } = await stage.newCast(world, service, each.route);
+      const { scene, credentials, sign } = await stage.newCast(world, service, each.route);
       const example = each.operation.example(scene);
-      const sign = each.schemes.includes("webhookSignature")
-        ? Reflect.get(scene as Json, "sign")
-        : () => ({});
       const expect = (body: string, code: string) => {
         const request = toRequest(each.described, example, credentials[each.schemes.at(-1) ?? ""]);
-        const sent = { ...request, body, headers: { ...request.headers, ...sign(body) } };
+        const signature = each.schemes.includes("webhookSignature") ? sign!(body) : {};
+        const sent = { ...request, body, headers: { ...request.headers, ...signature } };
         return expectCode(stage, service, each, sent, code);
       };
       for (const text of ["{", "[]", "7", '{"a":"\\ud800"', "\u0000"]) await expect(text, "invalid_json");
