@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { createConfig, lintFromString } from "npm:@redocly/openapi-core@2.64.0";
+import { AGENT_STATE_BOOK, listUnseen, VAULT_BOOK } from "../support/books.ts";
 import { DOCUMENTED, documentOf } from "../support/references.ts";
 
 for (const documented of DOCUMENTED) {
@@ -49,3 +50,14 @@ for (const documented of DOCUMENTED) {
     );
   });
 }
+
+Deno.test("an answer that one function lists and no test has got is named, though the other gave one like it", async () => {
+  const directory = await Deno.makeTempDir();
+  const all = [AGENT_STATE_BOOK, VAULT_BOOK].flatMap((book) =>
+    book.listAnswers().map((answer) => `${book.document.info.title}: ${answer}`)
+  );
+  const missed = "vault: GET /health 200";
+  await Deno.writeTextFile(`${directory}/seen.txt`, all.filter((answer) => answer !== missed).join("\n"));
+  assert.deepEqual(await listUnseen(directory), [missed]);
+  await Deno.remove(directory, { recursive: true });
+});

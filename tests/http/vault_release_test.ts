@@ -301,7 +301,9 @@ onOneBackend((test) => {
       409,
       "wrong_vault_state",
     );
-    assertRefused(await rearm({ key_epoch: 2, wrapped_shares: all }), 400, "invalid_field:key_epoch");
+    for (const key_epoch of [0, 2, 2 ** 31, Number.MAX_SAFE_INTEGER]) {
+      assertRefused(await rearm({ key_epoch, wrapped_shares: all }), 400, "invalid_field:key_epoch");
+    }
     const few = await rearm({ key_epoch: 1, wrapped_shares: all.slice(1) });
     assertRefused(few, 400, "incomplete_shares");
     assert.deepEqual(few.body.missing, [heir.id]);

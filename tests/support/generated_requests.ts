@@ -1,10 +1,10 @@
-/** Sends generated requests to every operation, and holds each answer against the reference. */
+/** Sends generated requests to every operation of a function, and holds each answer against the reference. */
 
 import assert from "node:assert/strict";
 import fc from "npm:fast-check@4.10.2";
-import { REFERENCE } from "../../supabase/functions/v2-agent-state/reference/mod.ts";
 import type { WebhookSender } from "../../supabase/functions/_shared/platform/mod.ts";
 import { type ArbitraryRequest, arbitraryRequest, exampleRequest } from "./arbitrary_requests.ts";
+<<<<<<< HEAD
 import type { Example } from "../../supabase/functions/_shared/reference/operation.ts";
 import { AGENT_STATE_BOOK as BOOK, VAULT_BOOK } from "./books.ts";
 import { codeOf, type DescribedOperation } from "./documented.ts";
@@ -14,6 +14,12 @@ import { OPERATIONS, type Prepared } from "./operations/mod.ts";
 import type { Json } from "./openapi_schemas.ts";
 import { type Cast, newCast, type ReferenceService, serveReference } from "./reference_service.ts";
 import { newAddress } from "./teams.ts";
+=======
+import { codeOf } from "./documented.ts";
+import type { World } from "./harness.ts";
+import { type Cast, type ReferenceService, serveReference, type Stage } from "./reference_service.ts";
+import { type Case, listCases } from "./reference_trials.ts";
+>>>>>>> vaultref
 
 /** Nothing that is made up here may leave this machine. */
 const LOOPBACK_ONLY: WebhookSender = {
@@ -28,28 +34,29 @@ const LOOPBACK_ONLY: WebhookSender = {
 export type Tally = Record<string, number>;
 
 /**
- * Sends the example and then generated requests, `count` in all, to each operation with its right credential. Fails, with the smallest such request, on a 500
- * and on every answer that the reference does not have.
+ * Sends the example and then generated requests, `count` in all, to each operation with its right credential. Fails,
+ * with the smallest such request, on a 500 and on every answer that the reference does not have.
  */
-export async function sendGenerated(
+export async function sendGenerated<Scene>(
+  stage: Stage<Scene>,
   world: World,
   count: number,
   seed?: number,
 ): Promise<Record<string, Tally>> {
-  await using service = await serveReference(world, { hooks: LOOPBACK_ONLY });
+  await using service = await serveReference(stage, world, { hooks: LOOPBACK_ONLY });
   const tallies: Record<string, Tally> = {};
-  for (const described of BOOK.operations) {
-    const cast = await newCast(world, service);
-    const example = exampleOf(described, cast);
-    const tally: Tally = tallies[described.name] = {};
+  for (const each of listCases(stage)) {
+    const cast = await stage.newCast(world, service, each.route);
+    const example = each.operation.example(cast.scene);
+    const tally: Tally = tallies[each.described.name] = {};
     await fc.assert(
-      fc.asyncProperty(arbitraryRequest(BOOK, described, example), async (request) => {
-        const answer = await sendOne(service, described, cast, request);
+      fc.asyncProperty(arbitraryRequest(stage.book, each.described, example), async (request) => {
+        const answer = await sendOne(stage, service, each, cast, request);
         tally[answer] = (tally[answer] ?? 0) + 1;
       }),
       {
         numRuns: count,
-        examples: [[exampleRequest(described, example)]],
+        examples: [[exampleRequest(each.described, example)]],
         ...(seed === undefined ? {} : { seed }),
       },
     );
@@ -57,37 +64,29 @@ export async function sendGenerated(
   return tallies;
 }
 
-function exampleOf({ name }: DescribedOperation, cast: Cast) {
-  const route = Object.keys(REFERENCE.operations).find((each) =>
-    each.replaceAll(/:(\w+)/g, "{$1}") === name
-  )!;
-  return REFERENCE.operations[route]!.example(cast.scene);
-}
-
-async function sendOne(
+async function sendOne<Scene>(
+  { book }: Stage<Scene>,
   service: ReferenceService,
-  { operation }: DescribedOperation,
-  { credentials, scene }: Cast,
+  { schemes }: Case<Scene>,
+  { credentials, sign }: Cast<Scene>,
   request: ArbitraryRequest,
 ): Promise<string> {
-  const scheme = Object.keys((operation.security as Json[]).at(-1) ?? {})[0];
+  const scheme = schemes.at(-1);
   const signature = scheme === "webhookSignature" && typeof request.body === "string"
-    ? scene.sign(request.body)
+    ? sign!(request.body)
     : {};
-  const credential: Record<string, string> = scheme !== undefined && scheme in credentials
-    ? { authorization: credentials[scheme]! }
-    : {};
+  const credential = credentials[scheme ?? ""];
   const answer = await service.send({
     ...request,
     headers: { ...request.headers, ...signature, ...credential },
   });
   const said = `${answer.status} ${answer.text.slice(0, 300)}`;
   assert.ok(answer.status !== 500, said);
-  const meant = BOOK.find(request.method, request.path);
+  const meant = book.find(request.method, request.path);
   // A path that was changed may be nobody's; the service has to see it so as well.
   if (meant === undefined) {
     assert.match(codeOf(answer.body), /^(?:route_not_found|method_not_allowed)$/, said);
-  } else BOOK.check(meant, answer);
+  } else book.check(meant, answer);
   return answer.status < 400 ? String(answer.status) : codeOf(answer.body).split(":")[0]!;
 }
 

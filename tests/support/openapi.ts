@@ -82,7 +82,7 @@ function describe<Scene>(
   components: Components,
 ): Json {
   const credential = chain.map(({ name }) => CREDENTIALS[name]).find((each) => each !== undefined);
-  const schemes = credential?.schemes ?? [];
+  const schemes = operation.schemes ?? credential?.schemes ?? [];
   for (const scheme of schemes) components.securitySchemes[scheme] = SCHEMES[scheme];
   const named = schemes.map((scheme) => ({ [scheme]: [] }));
   const example = operation.example(scene);

@@ -27,7 +27,7 @@ const CONFIGURATION = {
   defaultOpenAllTags: false,
   orderSchemaPropertiesBy: "preserve",
   defaultHttpClient: { targetKey: "shell", clientKey: "curl" },
-  metaData: { title: "Reference of v2-agent-state" },
+  metaData: { title: "Reference of v2-agent-state and vault" },
 };
 
 /**

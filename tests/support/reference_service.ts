@@ -1,24 +1,18 @@
-/** The whole service over real HTTP, and everything that the examples of the reference are about. */
+/** A function with a reference over real HTTP, as tests try it. */
 
-import assert from "node:assert/strict";
-import { addressHash } from "../../supabase/functions/_shared/domain/mail.ts";
-import { signToken } from "../../supabase/functions/_shared/domain/signed_token.ts";
+import type { Hono } from "hono";
+import type { AppEnv } from "../../supabase/functions/_shared/context.ts";
 import { readSettings, type Settings } from "../../supabase/functions/_shared/env.ts";
 import type { Platform } from "../../supabase/functions/_shared/platform/mod.ts";
-import { createApp } from "../../supabase/functions/v2-agent-state/app.ts";
-import type { Scene } from "../../supabase/functions/v2-agent-state/reference/scene.ts";
-import { metadata } from "./certificates.ts";
-import { mapGroups, newGroup, openDirectory, provision } from "./directory.ts";
-import { chunk, newKeyOf, newPaidKey, replicateBody, snapshotBody } from "./factories.ts";
-import type { World } from "./harness.ts";
-import { newHook, startReceiver } from "./hooks.ts";
-import { MAIL_SETTINGS } from "./jobs.ts";
-import { newPerson, type Person } from "./people.ts";
-import { SETTINGS as POLAR, sign, withPolar } from "./polar.ts";
 import { openPolar } from "../../supabase/functions/_shared/platform/payments_polar.ts";
-import { grant, invitationFor, newSubkey, newTeam, subscribe } from "./teams.ts";
+import type { Example, Reference } from "../../supabase/functions/_shared/reference/operation.ts";
+import { exampleRequest } from "./arbitrary_requests.ts";
+import type { Book, DescribedOperation } from "./documented.ts";
+import type { World } from "./harness.ts";
+import { startReceiver } from "./hooks.ts";
+import { MAIL_SETTINGS } from "./jobs.ts";
+import { SETTINGS as POLAR, withPolar } from "./polar.ts";
 
-const BASE = "/functions/v1/v2-agent-state";
 /** All that the payment provider is asked for, in one. */
 const POLAR_ANSWER = {
   id: "subscription-1",
@@ -42,11 +36,38 @@ export interface ReferenceService extends AsyncDisposable {
 }
 
 /** What a scene is played by: who has which credential. */
-export interface Cast {
+export interface Cast<Scene> {
   scene: Scene;
-  /** By security scheme: the Authorization header. */
-  credentials: Record<string, string>;
-  person: Person;
+  /** By security scheme: the headers that let in. */
+  credentials: Record<string, Record<string, string>>;
+  /** The headers of a body that the payment provider signed, where it sends any. */
+  sign?(body: string): Record<string, string>;
+}
+
+/** One function, and who plays the examples of its reference. */
+export interface Stage<Scene> {
+  /** As it is deployed. */
+  name: string;
+  reference: Reference<Scene>;
+  book: Book;
+  createApp(platform: Platform, settings: Settings): Hono<AppEnv>;
+  /** Makes everything that the examples need; with `route`, so that this one's works. */
+  newCast(world: World, service: ReferenceService, route?: string): Promise<Cast<Scene>>;
+}
+
+/** The header that a token is sent in. */
+export function bearer(token: string): { authorization: string } {
+  return { authorization: `Bearer ${token}` };
+}
+
+/** An example as it goes out, with the headers of whoever sends it. */
+export function toRequest(
+  described: DescribedOperation,
+  example: Example,
+  credential: Record<string, string> = {},
+): Sent {
+  const { headers, ...request } = exampleRequest(described, example);
+  return { ...request, headers: { ...headers, ...credential } };
 }
 
 /**
@@ -54,6 +75,7 @@ export interface Cast {
  * settings of its own.
  */
 export async function serveReference(
+  { name, createApp }: Pick<Stage<unknown>, "name" | "createApp">,
   world: World,
   over: Partial<Platform> = {},
   configured = true,
@@ -84,7 +106,7 @@ export async function serveReference(
   return {
     webhookUrl: receiver.url,
     async send({ method, path, headers = {}, body }) {
-      const url = `http://127.0.0.1:${server.addr.port}${BASE}${path}`;
+      const url = `http://127.0.0.1:${server.addr.port}/functions/v1/${name}${path}`;
       const response = await fetch(url, { method, headers, ...(body === undefined ? {} : { body }) });
       const text = await response.text();
       const isJson = response.headers.get("content-type")?.includes("json") ?? false;
@@ -97,67 +119,4 @@ export async function serveReference(
     },
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
-}
-
-/** Makes everything that the examples need: a person with keys and a team, an agent with state, a webhook. */
-export async function newCast(world: World, { webhookUrl }: ReferenceService): Promise<Cast> {
-  const paid = await newPaidKey(world);
-  const email = `${paid.subject}@example.com`;
-  const token = await world.issuer.token(paid.subject, { claims: { email } });
-  const person = { subject: paid.subject, email, token };
-  const agentId = "my-agent";
-  const secret = MAIL_SETTINGS.linkSecrets[0]!;
-  const stored = await world.request("POST", "/snapshot", {
-    token: paid.token,
-    body: snapshotBody({ agent_id: agentId }),
-  });
-  await world.request("POST", "/replicate", { token: paid.token, body: replicateBody(chunk(1)) });
-  await world.request("PUT", "/settings", { token, body: { telemetry_opt_in: true } });
-  const team = await newTeam(world, person);
-  const member = await newPerson(world);
-  assert.equal((await grant(world, team, member)).status, 201);
-  const memory = { ciphertext_b64: "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" };
-  await world.request("POST", `/teams/${team.id}/memories`, { token, body: memory });
-  await subscribe(world, person, "enterprise", { seats: 20, polarSubscriptionId: crypto.randomUUID() });
-  const directory = await openDirectory(world, team);
-  await mapGroups(world, team, { default_role: "read" });
-  const scimUserId = await provision(directory, "jane.doe@example.com");
-  return {
-    person,
-    credentials: {
-      apiKey: `Bearer ${paid.token}`,
-      session: `Bearer ${token}`,
-      scimToken: `Bearer ${directory.token}`,
-      cronSecret: `Bearer ${CRON_SECRET}`,
-    },
-    scene: {
-      agentId,
-      storagePath: stored.body.storage_path,
-      teamId: team.id,
-      callerId: person.subject,
-      memberId: member.subject,
-      keyId: (await newKeyOf(world, paid.accountId)).keyId,
-      subkeyId: (await newSubkey(world, team, person)).id,
-      webhookId: (await newHook(world, webhookUrl, { person })).id,
-      webhookUrl,
-      invitationToken: await invitationFor(world, await newTeam(world), email),
-      metadataXml: metadata(),
-      scimTokenId: (await openDirectory(world, team)).tokenId,
-      scimUserId,
-      scimGroupId: await newGroup(directory, "Engineers"),
-      confirmationToken: signToken("confirm", new TextEncoder().encode(await newContact(world)), secret),
-      unsubscribeToken: signToken("unsubscribe", addressHash(email), secret),
-      sign: (body) => sign(body),
-    },
-  };
-}
-
-/** An address that has asked for news; returns its id. */
-async function newContact(world: World): Promise<string> {
-  const email = `${crypto.randomUUID()}@example.com`;
-  const { rows } = await world.sql.query(
-    "insert into app.marketing_contacts (email, address_hash) values ($1, $2) returning id",
-    [email, addressHash(email)],
-  );
-  return rows[0].id;
 }

@@ -89,7 +89,8 @@ export const CREDENTIALS: Record<string, CredentialClass> = {
     errors: ["missing_or_invalid_bearer_token", "invalid_scim_token", "scim_token_revoked"],
   },
   requireOwner: OWNER,
-  requireLivingOwner: OWNER,
+  // A key of any scope may come this far; for what more it has to be is the operation's to say.
+  requireLivingOwner: { ...OWNER, errors: OWNER.errors.filter((code) => code !== "forbidden_scope") },
   requireCronSecret: { schemes: ["cronSecret"], errors: ["invalid_cron_secret", "cron_not_configured"] },
   receiveBillingEvent: {
     schemes: ["webhookSignature"],

@@ -5,6 +5,7 @@
 
 import type { z } from "zod";
 import type { ErrorCode } from "../errors.ts";
+import type { SCHEMES } from "./credentials.ts";
 
 /** One answer that is not a refusal. */
 export interface Answer {
@@ -42,6 +43,8 @@ export interface Operation<Scene> {
   path?: z.ZodObject;
   query?: z.ZodObject;
   body?: z.ZodType;
+  /** Those of its class's security schemes that let in, when not all of them do. */
+  schemes?: readonly (keyof typeof SCHEMES)[];
   /** Set when it can do without a body. */
   optionalBody?: true;
   /** Set when the rules of another protocol decide what is in query and body: the schemas only show them. */

@@ -22,5 +22,7 @@ export const WINDOW_HOURS_MIN = 24;
 export const WINDOW_HOURS_MAX = 2_160;
 export const QUORUM_MIN = 2;
 export const QUORUM_MAX = 9;
+/** What a vault's epoch can be counted to: an `int` of Postgres. */
+export const KEY_EPOCH_MAX = 2_147_483_647;
 /** Vaults that one run of the job looks at. */
 export const DISPATCH_MAX = 500;

@@ -9,6 +9,7 @@ import {
   GRACE_DAYS_MAX,
   HEIRS_MAX,
   INTERVAL_DAYS_MAX,
+  KEY_EPOCH_MAX,
   QUORUM_MAX,
   QUORUM_MIN,
   WINDOW_HOURS_MAX,
@@ -51,7 +52,7 @@ interface AnyConfig {
   quorum?: number;
 }
 export const REARMING = z.object({
-  key_epoch: z.int().min(1),
+  key_epoch: z.int().min(1).max(KEY_EPOCH_MAX),
   wrapped_shares: z.array(z.object({ person_id: z.uuid().toLowerCase(), wrapped_share: wrappedKey }))
     .max(HEIRS_MAX)
     .refine((shares) => new Set(shares.map((share) => share.person_id)).size === shares.length),

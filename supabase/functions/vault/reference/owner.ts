@@ -2,6 +2,7 @@
 
 import { z } from "zod";
 import { AUDIT_FORMAT } from "../../_shared/domain/audit_chain.ts";
+import type { ErrorCode } from "../../_shared/errors.ts";
 import { AUDIT_ENTRY, CHAIN_REPORT, HEAD } from "../../_shared/reference/audit.ts";
 import type { Operation, Operations } from "../../_shared/reference/operation.ts";
 import { time, uuid, words } from "../../_shared/reference/shapes.ts";
@@ -80,14 +81,28 @@ function peopleOperations(role: "heir" | "guardian"): Operations<Scene> {
   };
 }
 
-/** What only the living owner does to a release. */
-function act(summary: string, errors: Operation<Scene>["errors"] = []): Operation<Scene> {
+/** What an owner does to a release who proves to be alive: signed in, or with a key that may check in. */
+function byTheLiving(summary: string, errors: readonly ErrorCode[] = []): Operation<Scene> {
+  return {
+    tag: "Release",
+    summary,
+    description: "By session, or by a key of scope `vault:check_in`.",
+    path: VAULT_ID,
+    answers: { 200: { body: VAULT } },
+    errors: ["vault_not_found", "proof_of_life_required", ...errors],
+    example: about,
+  };
+}
+
+/** What an owner does to a release who has signed in. A key is told what is wrong with it, and never let in. */
+function bySession(summary: string, errors: readonly ErrorCode[]): Operation<Scene> {
   return {
     tag: "Release",
     summary,
     path: VAULT_ID,
+    schemes: ["session"],
     answers: { 200: { body: VAULT } },
-    errors: ["vault_not_found", ...errors],
+    errors: ["vault_not_found", "session_jwt_required", "forbidden_scope", "wrong_vault_state", ...errors],
     example: about,
   };
 }
@@ -183,27 +198,25 @@ export const OWNER_OPERATIONS: Operations<Scene> = {
     errors: ["vault_not_found", "change_not_found"],
     example: ({ vaultId, changeId }) => ({ path: { id: vaultId, change_id: changeId } }),
   },
-  "POST /api/vault/:id/check-in": act("Say that the owner lives", ["proof_of_life_required"]),
-  "POST /api/vault/:id/release": act("Release by hand, after the window", [
-    "session_jwt_required",
-    "no_confirmed_heir",
-    "wrong_vault_state",
-  ]),
-  "POST /api/vault/:id/release/veto": act("Veto a release or a claim, before the first pick-up", [
-    "proof_of_life_required",
+  "POST /api/vault/:id/check-in": byTheLiving("Say that the owner lives"),
+  "POST /api/vault/:id/release": bySession("Release by hand, after the window", ["no_confirmed_heir"]),
+  "POST /api/vault/:id/release/veto": byTheLiving("Veto a release or a claim, before the first pick-up", [
     "nothing_to_veto",
     "already_picked_up",
   ]),
   "POST /api/vault/:id/release/rearm": {
-    ...act("Arm a released vault again, with new keys", [
-      "session_jwt_required",
-      "incomplete_shares",
-      "wrong_vault_state",
-    ]),
+    ...bySession("Arm a released vault again, with new keys", ["incomplete_shares"]),
+    description: "With a new share for exactly those who hold one. What was wrapped before is burnt.",
     body: REARMING,
     example: (scene) => ({
       ...about(scene),
-      body: { key_epoch: 1, wrapped_shares: [{ person_id: scene.heirId, wrapped_share: "d3JhcHBlZA==" }] },
+      body: {
+        key_epoch: 1,
+        wrapped_shares: [
+          { person_id: scene.heirId, wrapped_share: "d3JhcHBlZA==" },
+          { person_id: scene.guardianId, wrapped_share: "bmV3bHk=" },
+        ],
+      },
     }),
   },
   "GET /api/vault/:id/audit": {
