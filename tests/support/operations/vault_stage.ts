@@ -124,11 +124,9 @@ function prepared(world: World, { vault, secrets }: Stage, made: Part): Prepared
   };
 }
 
-/** Nothing but the request itself sends mail, which would make tokens. */
-async function keepMailsBack({ world, id }: Vault): Promise<void> {
+/** Nothing but the request itself sends mail: neither what the stage owes, nor what a fault before has left waiting. */
+async function keepMailsBack({ world }: Vault): Promise<void> {
   await world.sql.query(
-    `update app.mail_outbox set given_up_at = now()
-      where facts ->> 'vault_id' = $1 and sent_at is null and given_up_at is null`,
-    [id],
+    "update app.mail_outbox set given_up_at = now() where sent_at is null and given_up_at is null",
   );
 }
