@@ -1413,6 +1413,7 @@ CREATE OR REPLACE FUNCTION api.apply_subscription_event(p_webhook_id text, p_kin
 AS $function$
 declare
   v_account_id uuid;
+  v_owner_id uuid;
   v_newer boolean;
 begin
   if not app.claim_polar_event(p_webhook_id, p_kind, p_subscription_id, p_modified_at) then
@@ -1443,15 +1444,17 @@ begin
     kind_rank = excluded.kind_rank,
     webhook_id = excluded.webhook_id
   where (excluded.modified_at, excluded.kind_rank, excluded.webhook_id collate "C")
-      > (s.modified_at, s.kind_rank, s.webhook_id collate "C");
+      > (s.modified_at, s.kind_rank, s.webhook_id collate "C")
+  returning account_id into v_owner_id;
   v_newer := found;
   if not v_newer then
     -- An old event still knows when the subscription began, which decides between several.
     update app.polar_subscriptions set created_at = p_created_at
-     where subscription_id = p_subscription_id and created_at > p_created_at;
+     where subscription_id = p_subscription_id and created_at > p_created_at
+    returning account_id into v_owner_id;
   end if;
   if found then
-    perform app.show_subscription(v_account_id, case when v_newer then p_subscription_id else '' end);
+    perform app.show_subscription(v_owner_id, case when v_newer then p_subscription_id else '' end);
   end if;
   return app.finish_polar_event(p_webhook_id, case when v_newer then 'applied' else 'stale' end);
 end

@@ -131,6 +131,18 @@ onEveryBackend((test) => {
     assert.equal((await subscriptionOf(world, userOf(data))).seat_count, 9);
   });
 
+  test("a subscription stays with whom its first event named, whoever a later one names", async (world) => {
+    const data = subscription({ modified_at: "2026-12-01T00:00:00.000001Z", seats: 7 });
+    assert.equal(await take(world, "subscription.updated", data), "applied");
+    const { customer } = subscription();
+    const later = { ...data, customer, seats: 9, modified_at: "2026-12-01T00:00:00.000002Z" };
+    assert.equal(await take(world, "subscription.updated", later), "applied");
+    const earlier = { ...data, customer, created_at: "2026-10-01T00:00:00.000000Z" };
+    assert.equal(await take(world, "subscription.updated", earlier), "stale");
+    assert.equal((await subscriptionOf(world, userOf(data))).seat_count, 9);
+    assert.equal((await subscriptionOf(world, userOf(later))).plan, "free");
+  });
+
   test("of several subscriptions the newest live one counts, and the one that is left when it ends", async (world) => {
     const first = subscription({ product_id: "product-growth", created_at: "2026-01-01T00:00:00Z" });
     const customer = first.customer;
