@@ -25,7 +25,10 @@ onOneBackend((test) => {
       const prepared = await operation.prepare(world);
       const principals = await principalsAgainst(world, operation, prepared);
       assert.ok(principals.length >= 7, `only ${principals.length}`);
-      const before = await readRows(world, prepared.owned);
+      // The outbox goes on by itself: a mail that was queued before may be sent meanwhile.
+      const read = async () =>
+        (await readRows(world, prepared.owned)).filter(({ of }) => of !== "mail_outbox");
+      const before = await read();
       await withEverything(world, async (service) => {
         for (const principal of principals) {
           const { path, options } = prepared;
@@ -37,7 +40,7 @@ onOneBackend((test) => {
           cases++;
         }
       });
-      assert.deepEqual(await readRows(world, prepared.owned), before, "rows of another's were changed");
+      assert.deepEqual(await read(), before, "rows of another's were changed");
     });
   }
 
