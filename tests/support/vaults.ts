@@ -4,10 +4,10 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { sha256 } from "../../supabase/functions/_shared/domain/bytes.ts";
-import type { Database, Platform } from "../../supabase/functions/_shared/platform/mod.ts";
+import type { Platform } from "../../supabase/functions/_shared/platform/mod.ts";
 import type { Answer, World } from "./harness.ts";
 import { newPerson, type Person } from "./people.ts";
-import { newAddress, PUBLIC_KEY } from "./teams.ts";
+import { newAddress, PUBLIC_KEY, withoutMail } from "./teams.ts";
 
 export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
@@ -182,12 +182,4 @@ export async function mailsAbout({ world, id }: Vault): Promise<{ kind: string; 
   const sql =
     "select kind, recipient from app.mail_outbox where facts ->> 'vault_id' = $1 order by created_at, kind";
   return (await world.sql.query(sql, [id])).rows;
-}
-
-/** No mail goes out, so that tests make the tokens. */
-function withoutMail(db: Database): Database {
-  return {
-    call: (name, args) => db.call(name, args),
-    rows: async (name, args, bytes) => name === "claim_mail" ? [] : await db.rows(name, args, bytes),
-  };
 }
