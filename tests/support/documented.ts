@@ -73,6 +73,7 @@ export class Book {
     const code = answer.status < 400 ? "" : codeOf(answer.body);
     const said = `${name} answered ${answer.status} ${answer.text.slice(0, 500)}`;
     assert.ok(described, `${said}: the reference has no such status`);
+    this.seen.add(`${name} ${code === "" ? answer.status : familyOf(code)}`);
     const response = this.#resolve(described);
     for (const header of Object.keys(response.headers ?? {})) {
       assert.ok(answer.headers.has(header), `${said}: without the header ${header}`);
@@ -89,7 +90,6 @@ export class Book {
       );
       assert.fail(`${said}\nThe reference does not have it so: ${reasons.join("; ")}`);
     }
-    this.seen.add(`${name} ${code === "" ? answer.status : familyOf(code)}`);
   }
 
   /** Each `operation code` and `operation status` that can be answered. */
