@@ -3,14 +3,12 @@
 import { createClient } from "@supabase/supabase-js";
 import type { Settings } from "../env.ts";
 import { openBlobStorage } from "./blob_storage.ts";
-import { openDirectDatabase } from "./database_direct.ts";
 import { openRestDatabase } from "./database_rest.ts";
 import { openResendMailer } from "./mailer_resend.ts";
-import type { LogRecord, Platform } from "./mod.ts";
+import type { Database, LogRecord, Platform, SessionVerifier } from "./mod.ts";
 import { openNameService } from "./name_service.ts";
 import { openPolar } from "./payments_polar.ts";
 import { openProviders } from "./providers_supabase.ts";
-import { createSessionVerifier } from "./session_verifier.ts";
 import { openWebhookSender } from "./webhook_sender.ts";
 
 /** No call to the project may take longer: a request has 150 s before the gateway gives up. */
@@ -32,16 +30,10 @@ export function createPlatform(settings: Settings): Platform {
       fetch: (input, init) => fetch(input, { ...init, signal: AbortSignal.timeout(FETCH_TIMEOUT_MS) }),
     },
   });
-  const db = settings.databaseUrl === undefined ? openRestDatabase(client, writeLog) : openDirectDatabase({
-    url: settings.databaseUrl,
-    poolSize: settings.databasePool,
-    prepared: settings.databasePrepared,
-    log: writeLog,
-  }).db;
   return {
-    db,
+    db: openDirectly(settings) ?? openRestDatabase(client, writeLog),
     blobs: openBlobStorage(client),
-    sessions: createSessionVerifier(settings.sessions),
+    sessions: openSessions(settings),
     ...openPolar(settings.polar, writeLog),
     mailer: openResendMailer(settings.mail),
     hooks: openWebhookSender({ allowPrivate: settings.webhookAllowPrivate }),
@@ -51,6 +43,32 @@ export function createPlatform(settings: Settings): Platform {
     log: writeLog,
     background: keepAlive,
   };
+}
+
+/** The database over a connection of our own, where its address is given. The driver is read at the first call. */
+function openDirectly(settings: Settings): Database | undefined {
+  const { databaseUrl: url, databasePool: poolSize, databasePrepared: prepared } = settings;
+  if (url === undefined) return undefined;
+  const open = once(async () => {
+    const { openDirectDatabase } = await import("./database_direct.ts");
+    return openDirectDatabase({ url, poolSize, prepared, log: writeLog }).db;
+  });
+  return {
+    call: async (name, args) => await (await open()).call(name, args),
+    rows: async (name, args, bytesMax) => await (await open()).rows(name, args, bytesMax),
+  };
+}
+
+/** Whoever brings an API key needs no verifier, so it is read when the first session comes. */
+function openSessions({ sessions }: Settings): SessionVerifier {
+  const open = once(async () => (await import("./session_verifier.ts")).createSessionVerifier(sessions));
+  return { verify: async (token) => await (await open()).verify(token) };
+}
+
+/** Does the work at the first call; every call gets its result. */
+function once<T>(work: () => Promise<T>): () => Promise<T> {
+  let result: Promise<T> | undefined;
+  return () => result ??= work();
 }
 
 /** One line of JSON for each record. */

@@ -7,7 +7,7 @@ import { ApiError } from "../../_shared/errors.ts";
 import type { Platform, ProviderRegistration, SqlArguments } from "../../_shared/platform/mod.ts";
 import { METADATA_BYTES_MAX } from "../domain/limits.ts";
 import { type DomainProof, findProved, requireProved } from "./prove_domains.ts";
-import { type IdentityProvider, MetadataFault, parseMetadata } from "../domain/saml_metadata.ts";
+import type { IdentityProvider } from "../domain/saml_metadata.ts";
 
 /** Who changes which team's configuration. */
 type Caller = { p_subject: string; p_email: string | null; p_team_id: string };
@@ -53,7 +53,7 @@ export async function configureSso(
     p_domains: change.domains ?? null,
   });
   const xml = await findMetadata(platform, change);
-  const provider = xml === undefined ? undefined : readMetadata(xml, platform.now());
+  const provider = xml === undefined ? undefined : await readMetadata(xml, platform.now());
   const needsOne = change.enabled === true || change.domains !== undefined ||
     change.attribute_mapping !== undefined || (change.default_role ?? change.group_roles) === undefined;
   if (provider === undefined && !present.has_metadata && needsOne) {
@@ -87,7 +87,9 @@ async function findMetadata(platform: Platform, change: SsoChange): Promise<stri
   throw new ApiError("invalid_field:metadata_url", { reason: fetched.fault });
 }
 
-function readMetadata(xml: string, now: Date): IdentityProvider {
+/** The reader comes when it is first needed: with its XML parser it would make every start longer. */
+async function readMetadata(xml: string, now: Date): Promise<IdentityProvider> {
+  const { MetadataFault, parseMetadata } = await import("../domain/saml_metadata.ts");
   try {
     return parseMetadata(xml, now);
   } catch (error) {
