@@ -614,6 +614,10 @@ export type Database = {
         }[];
       };
       "read_metadata": { Args: { "p_credential_hash": string; "p_credential_kind": string }; Returns: Json };
+      "read_metadatas": {
+        Args: { "p_credential_hashes": (string)[]; "p_credential_kinds": (string)[] };
+        Returns: Json;
+      };
       "read_schedule": { Args: Record<PropertyKey, never>; Returns: Json };
       "read_scim_group": {
         Args: { "p_group_id": string; "p_members": boolean; "p_token_hash": string };

@@ -1275,32 +1275,35 @@ CREATE OR REPLACE FUNCTION api.append_logs(p_credential_kinds text[], p_credenti
 AS $function$
 declare
   v_bytes_sent bigint := (select sum(b) from unnest(p_bytes) b);
+  -- Each request's price is rounded up by itself.
+  v_cost_of_all bigint := app.price_milli(v_bytes_sent) + cardinality(p_counts);
   v_written int[];
   v_keys uuid[];
   v_accounts uuid[];
   v_exact boolean;
 begin
   with next as (
-    select r.*, (f.principal).owner_id, (f.principal).account_id, (f.principal).key_id, (f.principal).metered,
-           case when (f.principal).metered then app.price_milli(r.bytes) else 0 end as cost, l.id as log_id
-      from unnest(p_credential_kinds, p_credential_hashes, p_device_hashes, p_merkle_roots, p_elapsed_ms, p_firsts,
-                  p_lasts, p_counts, p_bytes) with ordinality
-             as r (kind, hash, device_hash, merkle_root, elapsed_ms, first_sequence, last_sequence, blocks, bytes, place)
-     cross join app.find_principal(r.kind, r.hash) f
-      join app.logs l on l.owner_id = (f.principal).owner_id and l.member_id = (f.principal).member_id
-      join app.accounts a on a.id = (f.principal).account_id
-     where f.refusal is null and (f.principal).role <> 'read'
+    select r.*, case when r.metered then app.price_milli(r.bytes) else 0 end as cost, l.id as log_id
+      from rows from (
+             unnest(p_device_hashes, p_merkle_roots, p_elapsed_ms, p_firsts, p_lasts, p_counts, p_bytes),
+             app.find_principals(p_credential_kinds, p_credential_hashes)
+           ) with ordinality as r (
+             device_hash, merkle_root, elapsed_ms, first_sequence, last_sequence, blocks, bytes,
+             owner_id, account_id, member_id, metered, role, key_id, refusal, place)
+      join app.logs l on l.owner_id = r.owner_id and l.member_id = r.member_id
+      join app.accounts a on a.id = r.account_id
+     where r.refusal is null and r.role <> 'read'
        and r.first_sequence = l.head_sequence + 1 and r.last_sequence = l.head_sequence + r.blocks
        -- Room for the whole batch, so that whose turn it is does not matter. A charge that may end below what
        -- `credits.low` warns of is left to who can tell of it.
        and case
-         when not (f.principal).metered then a.stored_bytes + v_bytes_sent <= p_quota_bytes
-         when a.credits_milli < 100000 then app.price_milli(v_bytes_sent) <= a.credits_milli - cardinality(p_counts)
-         else app.price_milli(v_bytes_sent) <= a.credits_milli - cardinality(p_counts) - 100000
+         when not r.metered then a.stored_bytes + v_bytes_sent <= p_quota_bytes
+         when a.credits_milli < 100000 then v_cost_of_all <= a.credits_milli
+         else v_cost_of_all <= a.credits_milli - 100000
        end
        and (r.device_hash is null or exists (
          select from app.devices d
-          where d.owner_id = (f.principal).owner_id and d.device_hash = r.device_hash
+          where d.owner_id = r.owner_id and d.device_hash = r.device_hash
             and d.last_seen_at > now() - interval '1 hour'))
        for no key update of l skip locked
   ), plain as materialized (
@@ -3234,6 +3237,7 @@ CREATE OR REPLACE FUNCTION api.read_heads(p_credential_kinds text[], p_credentia
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
  SET search_path TO ''
+ SET plan_cache_mode TO 'force_generic_plan'
  SET enable_seqscan TO 'off'
  SET enable_hashjoin TO 'off'
  SET enable_mergejoin TO 'off'
@@ -3245,11 +3249,10 @@ begin
                'sequence_number', l.head_sequence,
                'merkle_root', encode(l.merkle_root, 'hex'),
                'updated_at', app.iso(l.updated_at))
-             end order by r.place)
-      from unnest(p_credential_kinds, p_credential_hashes) with ordinality as r (kind, hash, place)
-     cross join app.find_principal(r.kind, r.hash) f
-      left join app.logs l
-        on f.refusal is null and l.owner_id = (f.principal).owner_id and l.member_id = (f.principal).member_id
+             end order by f.place)
+      from app.find_principals(p_credential_kinds, p_credential_hashes) with ordinality as f (
+             owner_id, account_id, member_id, metered, role, key_id, refusal, place)
+      left join app.logs l on f.refusal is null and l.owner_id = f.owner_id and l.member_id = f.member_id
   );
 end
 $function$;
@@ -3352,36 +3355,57 @@ CREATE OR REPLACE FUNCTION api.read_metadata(p_credential_kind text, p_credentia
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
  SET search_path TO ''
- SET enable_seqscan TO 'off'
 AS $function$
-declare
-  v_principal app.principal := app.identify(p_credential_kind, p_credential_hash);
-  v_log app.logs;
-  v_account app.accounts;
-  v_devices bigint;
-  v_entries bigint;
 begin
-  select * into v_log from app.logs
-   where owner_id = v_principal.owner_id and member_id = v_principal.member_id;
-  select * into v_account from app.accounts where id = v_principal.account_id;
-  select count(*) into v_devices from app.devices
-   where owner_id = v_principal.owner_id and last_seen_at > now() - interval '30 days';
-  v_entries := coalesce(v_log.head_sequence - v_log.first_sequence + 1, 0);
-  return jsonb_build_object(
-    'envelopeCount', v_entries,
-    'totalBytes', coalesce(v_log.total_bytes, 0),
-    'storeOps', v_entries,
-    'recallRequests', coalesce(
-      (select sum(recall_requests) from app.usage_cycles where owner_id = v_principal.owner_id), 0),
-    'syncOpsUsed', coalesce((
-      select sync_ops from app.usage_cycles
-       where owner_id = v_principal.owner_id and cycle_start = app.cycle_start(v_account.period_start)), 0),
-    -- No plan limits sync operations; this is the largest integer that every JSON reader keeps exact.
-    'syncOpsQuota', 9007199254740991,
-    -- Whatever was synced was synced by one device at least.
-    'devicesInSync', greatest(v_devices, case when v_entries > 0 then 1 else 0 end),
-    'avgLatencyMs', coalesce(round((v_log.sync_ms / nullif(v_log.sync_ops, 0))::numeric, 3), 0),
-    'lastSyncAt', app.iso(v_log.updated_at)
+  perform app.identify(p_credential_kind, p_credential_hash);
+  return api.read_metadatas(array[p_credential_kind], array[p_credential_hash]) -> 0;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION api.read_metadatas(p_credential_kinds text[], p_credential_hashes bytea[])
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO ''
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET enable_seqscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+begin
+  return (
+    select jsonb_agg(
+             case when f.refusal is null then jsonb_build_object(
+               'envelopeCount', e.entries,
+               'totalBytes', coalesce(l.total_bytes, 0),
+               'storeOps', e.entries,
+               'recallRequests', u.recalls,
+               'syncOpsUsed', u.sync_ops,
+               -- No plan limits sync operations; this is the largest integer that every JSON reader keeps exact.
+               'syncOpsQuota', 9007199254740991,
+               -- Whatever was synced was synced by one device at least.
+               'devicesInSync', greatest(d.devices, least(e.entries, 1)),
+               'avgLatencyMs', coalesce(round((l.sync_ms / nullif(l.sync_ops, 0))::numeric, 3), 0),
+               'lastSyncAt', app.iso(l.updated_at))
+             end order by f.place)
+      from app.find_principals(p_credential_kinds, p_credential_hashes) with ordinality as f (
+             owner_id, account_id, member_id, metered, role, key_id, refusal, place)
+      left join app.accounts a on a.id = f.account_id
+      left join app.logs l on l.owner_id = f.owner_id and l.member_id = f.member_id
+     cross join lateral (
+       select coalesce(l.head_sequence - l.first_sequence + 1, 0) as entries
+     ) e
+     cross join lateral (
+       select coalesce(sum(c.recall_requests), 0) as recalls,
+              coalesce(sum(c.sync_ops) filter (where c.cycle_start = app.cycle_start(a.period_start)), 0) as sync_ops
+         from app.usage_cycles c
+        where c.owner_id = f.owner_id
+     ) u
+     cross join lateral (
+       select count(*) as devices
+         from app.devices s
+        where s.owner_id = f.owner_id and s.last_seen_at > now() - interval '30 days'
+     ) d
   );
 end
 $function$;
@@ -5592,15 +5616,15 @@ CREATE OR REPLACE FUNCTION app.find_known(p_credential_kinds text[], p_credentia
 AS $function$
 begin
   return coalesce((
-    select jsonb_agg(r.place)
-      from unnest(p_credential_kinds, p_credential_hashes) with ordinality as r (kind, hash, place)
-     cross join app.find_principal(r.kind, r.hash) f
-      join app.logs l on l.owner_id = (f.principal).owner_id and l.member_id = (f.principal).member_id
-     where r.place <> all (p_written) and f.refusal is null and (f.principal).role <> 'read'
+    select jsonb_agg(f.place)
+      from app.find_principals(p_credential_kinds, p_credential_hashes) with ordinality as f (
+             owner_id, account_id, member_id, metered, role, key_id, refusal, place)
+      join app.logs l on l.owner_id = f.owner_id and l.member_id = f.member_id
+     where f.place <> all (p_written) and f.refusal is null and f.role <> 'read'
        and not exists (
          select from unnest(p_requests, p_sequences, p_block_hashes) as b (request, sequence, block_hash)
            left join app.log_entries e on e.log_id = l.id and e.sequence_number = b.sequence
-          where b.request = r.place and e.block_hash is distinct from b.block_hash
+          where b.request = f.place and e.block_hash is distinct from b.block_hash
        )
   ), '[]');
 end
@@ -5646,36 +5670,53 @@ CREATE OR REPLACE FUNCTION app.find_principal(p_credential_kind text, p_credenti
  SET search_path TO ''
 AS $function$
 declare
-  v_key app.api_keys;
-  v_id uuid;
-  v_payer uuid;
-  v_role text;
+  v_found record;
 begin
-  if p_credential_kind = 'project' then
-    select id into v_id from app.accounts where token_hash = p_credential_hash;
-    principal := row(v_id, v_id, v_id, false, 'admin', null)::app.principal;
-    return;
-  end if;
-  select * into v_key from app.api_keys where key_hash = p_credential_hash;
-  refusal := case
-    when v_key.id is null then 'invalid_api_key'
-    when v_key.revoked_at is not null then 'api_key_revoked'
-    when v_key.account_id is null then 'owner_not_found'
-    when v_key.scopes is not null then 'forbidden_scope'
-  end;
-  if v_key.team_id is null then
-    principal := row(v_key.account_id, v_key.account_id, v_key.account_id, true, 'admin', v_key.id)::app.principal;
-    return;
-  end if;
-  select t.account_id, m.role into v_payer, v_role
-    from app.teams t
-    left join app.team_members m
-      on m.team_id = t.id and m.account_id = v_key.account_id and m.status = 'active'
-   where t.id = v_key.team_id;
-  if refusal is null and v_role is null then
-    refusal := 'api_key_revoked';
-  end if;
-  principal := row(v_key.team_id, v_payer, v_key.account_id, true, v_role, v_key.id)::app.principal;
+  select * into v_found from app.find_principals(array[p_credential_kind], array[p_credential_hash]);
+  principal := row(
+    v_found.owner_id, v_found.account_id, v_found.member_id, v_found.metered, v_found.role, v_found.key_id
+  )::app.principal;
+  refusal := v_found.refusal;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION app.find_principals(p_credential_kinds text[], p_credential_hashes bytea[])
+ RETURNS TABLE(owner_id uuid, account_id uuid, member_id uuid, metered boolean, role text, key_id uuid, refusal text)
+ LANGUAGE plpgsql
+ STABLE ROWS 10
+ SET search_path TO ''
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET enable_seqscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+begin
+  return query
+    select case when r.kind = 'project' then a.id else coalesce(k.team_id, k.account_id) end,
+           case when r.kind = 'project' then a.id when k.team_id is null then k.account_id else t.account_id end,
+           case when r.kind = 'project' then a.id else k.account_id end,
+           r.kind <> 'project',
+           case when r.kind = 'project' or k.team_id is null then 'admin' else m.role end,
+           k.id,
+           case
+             when r.kind = 'project' then null
+             when k.id is null then 'invalid_api_key'
+             when k.revoked_at is not null then 'api_key_revoked'
+             when k.account_id is null then 'owner_not_found'
+             -- A key with scopes acts as nobody here.
+             when k.scopes is not null then 'forbidden_scope'
+             when k.team_id is not null and m.role is null then 'api_key_revoked'
+           end
+      from unnest(p_credential_kinds, p_credential_hashes) with ordinality as r (kind, hash, place)
+      -- Each is looked up by itself: joined, small tables would be read whole, and still be when they are no longer small.
+      left join lateral (select * from app.api_keys i where i.key_hash = r.hash limit 1) k on r.kind <> 'project'
+      left join lateral (select * from app.teams i where i.id = k.team_id limit 1) t on true
+      left join lateral (
+        select n.role from app.team_members n
+         where n.team_id = t.id and n.account_id = k.account_id and n.status = 'active' limit 1
+      ) m on true
+      left join lateral (select i.id from app.accounts i where i.token_hash = r.hash limit 1) a on r.kind = 'project'
+     order by r.place;
 end
 $function$;
 
@@ -6326,11 +6367,13 @@ $function$;
 
 CREATE OR REPLACE FUNCTION app.price_milli(p_bytes bigint)
  RETURNS bigint
- LANGUAGE sql
+ LANGUAGE plpgsql
  IMMUTABLE PARALLEL SAFE
  SET search_path TO ''
 AS $function$
-  select (p_bytes * 45 + 999) / 1000
+begin
+  return (p_bytes * 45 + 999) / 1000;
+end
 $function$;
 
 CREATE OR REPLACE FUNCTION app.provisioned_role(p_user app.scim_users)
@@ -7854,6 +7897,7 @@ grant execute on function api.read_kdf_salt(text,text,bytea) to service_role;
 grant execute on function api.read_log(text,bytea,bigint,bigint,integer,bigint) to service_role;
 grant execute on function api.read_memories(text,text,uuid,bigint,integer,bigint) to service_role;
 grant execute on function api.read_metadata(text,bytea) to service_role;
+grant execute on function api.read_metadatas(text[],bytea[]) to service_role;
 grant execute on function api.read_schedule() to service_role;
 grant execute on function api.read_scim_group(bytea,uuid,boolean) to service_role;
 grant execute on function api.read_scim_user(bytea,uuid) to service_role;

@@ -35,32 +35,35 @@ set enable_mergejoin = off
 as $$
 declare
   v_bytes_sent bigint := (select sum(b) from unnest(p_bytes) b);
+  -- Each request's price is rounded up by itself.
+  v_cost_of_all bigint := app.price_milli(v_bytes_sent) + cardinality(p_counts);
   v_written int[];
   v_keys uuid[];
   v_accounts uuid[];
   v_exact boolean;
 begin
   with next as (
-    select r.*, (f.principal).owner_id, (f.principal).account_id, (f.principal).key_id, (f.principal).metered,
-           case when (f.principal).metered then app.price_milli(r.bytes) else 0 end as cost, l.id as log_id
-      from unnest(p_credential_kinds, p_credential_hashes, p_device_hashes, p_merkle_roots, p_elapsed_ms, p_firsts,
-                  p_lasts, p_counts, p_bytes) with ordinality
-             as r (kind, hash, device_hash, merkle_root, elapsed_ms, first_sequence, last_sequence, blocks, bytes, place)
-     cross join app.find_principal(r.kind, r.hash) f
-      join app.logs l on l.owner_id = (f.principal).owner_id and l.member_id = (f.principal).member_id
-      join app.accounts a on a.id = (f.principal).account_id
-     where f.refusal is null and (f.principal).role <> 'read'
+    select r.*, case when r.metered then app.price_milli(r.bytes) else 0 end as cost, l.id as log_id
+      from rows from (
+             unnest(p_device_hashes, p_merkle_roots, p_elapsed_ms, p_firsts, p_lasts, p_counts, p_bytes),
+             app.find_principals(p_credential_kinds, p_credential_hashes)
+           ) with ordinality as r (
+             device_hash, merkle_root, elapsed_ms, first_sequence, last_sequence, blocks, bytes,
+             owner_id, account_id, member_id, metered, role, key_id, refusal, place)
+      join app.logs l on l.owner_id = r.owner_id and l.member_id = r.member_id
+      join app.accounts a on a.id = r.account_id
+     where r.refusal is null and r.role <> 'read'
        and r.first_sequence = l.head_sequence + 1 and r.last_sequence = l.head_sequence + r.blocks
        -- Room for the whole batch, so that whose turn it is does not matter. A charge that may end below what
        -- `credits.low` warns of is left to who can tell of it.
        and case
-         when not (f.principal).metered then a.stored_bytes + v_bytes_sent <= p_quota_bytes
-         when a.credits_milli < 100000 then app.price_milli(v_bytes_sent) <= a.credits_milli - cardinality(p_counts)
-         else app.price_milli(v_bytes_sent) <= a.credits_milli - cardinality(p_counts) - 100000
+         when not r.metered then a.stored_bytes + v_bytes_sent <= p_quota_bytes
+         when a.credits_milli < 100000 then v_cost_of_all <= a.credits_milli
+         else v_cost_of_all <= a.credits_milli - 100000
        end
        and (r.device_hash is null or exists (
          select from app.devices d
-          where d.owner_id = (f.principal).owner_id and d.device_hash = r.device_hash
+          where d.owner_id = r.owner_id and d.device_hash = r.device_hash
             and d.last_seen_at > now() - interval '1 hour'))
        for no key update of l skip locked
   ), plain as materialized (
@@ -158,15 +161,15 @@ set search_path = ''
 as $$
 begin
   return coalesce((
-    select jsonb_agg(r.place)
-      from unnest(p_credential_kinds, p_credential_hashes) with ordinality as r (kind, hash, place)
-     cross join app.find_principal(r.kind, r.hash) f
-      join app.logs l on l.owner_id = (f.principal).owner_id and l.member_id = (f.principal).member_id
-     where r.place <> all (p_written) and f.refusal is null and (f.principal).role <> 'read'
+    select jsonb_agg(f.place)
+      from app.find_principals(p_credential_kinds, p_credential_hashes) with ordinality as f (
+             owner_id, account_id, member_id, metered, role, key_id, refusal, place)
+      join app.logs l on l.owner_id = f.owner_id and l.member_id = f.member_id
+     where f.place <> all (p_written) and f.refusal is null and f.role <> 'read'
        and not exists (
          select from unnest(p_requests, p_sequences, p_block_hashes) as b (request, sequence, block_hash)
            left join app.log_entries e on e.log_id = l.id and e.sequence_number = b.sequence
-          where b.request = r.place and e.block_hash is distinct from b.block_hash
+          where b.request = f.place and e.block_hash is distinct from b.block_hash
        )
   ), '[]');
 end

@@ -1,4 +1,4 @@
-/** Heads that are asked for together: each caller sees their own log, as it is now, or their own refusal. Spec 2.4. */
+/** Reads that are asked for together: each caller sees their own log, as it is now, or their own refusal. Spec 2.4, 2.6. */
 
 import assert from "node:assert/strict";
 import { append, newAgents, watchCalls } from "../support/agents.ts";
@@ -35,6 +35,25 @@ onEveryBackend((test) => {
     assert.deepEqual(answers[9]!.body, answers[3]!.body);
     assert.deepEqual(answers[0]!.body, alone[0]!.body);
     assert.ok(calls.includes("read_heads"), calls.join());
+  });
+
+  test("metadata asked for together is that of each caller, and refusals are each one's own", async (world) => {
+    const { tokens } = await newAgents(world, 4, 1_000_000);
+    for (const [i, token] of tokens.entries()) {
+      for (let sequence = 1; sequence <= i; sequence++) await append(world, token, sequence);
+    }
+    const revoked = await newPaidKey(world);
+    await world.sql.query("update app.api_keys set revoked_at = now() where id = $1", [revoked.keyId]);
+    const callers = [...tokens, newProjectToken(), revoked.token];
+    const alone = [];
+    for (const token of callers) alone.push(await world.request("GET", "/metadata", { token }));
+    const { db, calls } = watchCalls(world.platform.db);
+    const service = world.with({ db });
+    const answers = await Promise.all(callers.map((token) => service.request("GET", "/metadata", { token })));
+    assert.deepEqual(answers.slice(0, 5).map(({ body }) => body), alone.slice(0, 5).map(({ body }) => body));
+    assert.deepEqual(answers.map(({ body }) => body.envelopeCount), [1, 2, 3, 4, 0, undefined]);
+    assert.deepEqual([answers[5]!.status, answers[5]!.body.error], [401, "api_key_revoked"]);
+    assert.equal(calls.filter((name) => name === "read_metadatas").length, 2, calls.join());
   });
 });
 

@@ -60,8 +60,8 @@ const CALLS: { name: string; sql: string; indexes: string[] }[] = [
     indexes: ["log_entries_pkey"],
   },
   {
-    name: "read_metadata",
-    sql: read("read_metadata('live', $1)"),
+    name: "read_metadatas",
+    sql: read("read_metadatas('{live}', array[$1::bytea])"),
     indexes: [LOG, "usage_cycles_pkey", "devices_pkey"],
   },
   {

@@ -1,52 +1,60 @@
-/** Reads where logs stand; requests that arrive together share a call. Spec 2.4. */
+/** Reads what agents ask for often; requests that arrive together share a call. Spec 2.4, 2.6. */
 
 import type { Credential } from "../../_shared/domain/credential.ts";
 import type { Database, Platform } from "../../_shared/platform/mod.ts";
 import { shareCalls } from "./share_calls.ts";
 
-/** A head as the API shows it. */
-export type Head = Record<string, unknown>;
+/** An answer as the API shows it. */
+type Answer = Record<string, unknown>;
 
 interface Waiting {
   credential: Credential;
-  settle(head: Head | Promise<Head>): void;
+  settle(answer: Answer | Promise<Answer>): void;
 }
 
 const REQUESTS_MAX = 64;
 
-const readers = new WeakMap<Platform, (waiting: Waiting) => void>();
-
 /** The head of the caller's log, not older than this call. Errors: those of `api.read_head`. */
-export function readHead(platform: Platform, credential: Credential): Promise<Head> {
-  let add = readers.get(platform);
-  if (add === undefined) {
-    const { db } = platform;
-    add = shareCalls<Waiting>(
-      (queue) => [queue.slice(0, REQUESTS_MAX), queue.slice(REQUESTS_MAX)],
-      (together) => readTogether(db, together),
-    );
-    readers.set(platform, add);
-  }
-  return new Promise((settle) => add({ credential, settle }));
+export const readHead = readTogether("read_heads", "read_head");
+
+/** The aggregates of the caller's log, not older than this call. Errors: those of `api.read_metadata`. */
+export const readMetadata = readTogether("read_metadatas", "read_metadata");
+
+/** Makes a reader of two functions that answer the same: one for several callers, one that says why it does not. */
+function readTogether(
+  several: string,
+  one: string,
+): (platform: Platform, who: Credential) => Promise<Answer> {
+  const readers = new WeakMap<Platform, (waiting: Waiting) => void>();
+  return function read(platform, credential) {
+    let add = readers.get(platform);
+    if (add === undefined) {
+      add = shareCalls<Waiting>(
+        (queue) => [queue.slice(0, REQUESTS_MAX), queue.slice(REQUESTS_MAX)],
+        (together) => answerAll(platform.db, several, one, together),
+      );
+      readers.set(platform, add);
+    }
+    return new Promise((settle) => add({ credential, settle }));
+  };
 }
 
 /** Whoever cannot simply be answered goes alone, and is told why. */
-async function readTogether(db: Database, together: readonly Waiting[]): Promise<void> {
-  const alone = ({ kind, hash }: Credential) =>
-    db.call<Head>("read_head", { p_credential_kind: kind, p_credential_hash: hash });
-  const [first] = together;
-  if (together.length === 1 && first !== undefined) {
-    const head = alone(first.credential);
-    first.settle(head);
-    await head.catch(() => {});
-    return;
-  }
+async function answerAll(
+  db: Database,
+  several: string,
+  one: string,
+  together: readonly Waiting[],
+): Promise<void> {
   try {
-    const heads = await db.call<(Head | null)[]>("read_heads", {
+    const answers = await db.call<(Answer | null)[]>(several, {
       p_credential_kinds: together.map(({ credential }) => credential.kind),
       p_credential_hashes: together.map(({ credential }) => credential.hash),
     });
-    for (const [i, { credential, settle }] of together.entries()) settle(heads[i] ?? alone(credential));
+    for (const [i, { credential, settle }] of together.entries()) {
+      const { kind: p_credential_kind, hash: p_credential_hash } = credential;
+      settle(answers[i] ?? db.call<Answer>(one, { p_credential_kind, p_credential_hash }));
+    }
   } catch (error) {
     for (const { settle } of together) settle(Promise.reject(error));
   }

@@ -4,12 +4,12 @@ import { z } from "zod";
 import type { AppContext } from "../../_shared/context.ts";
 import { encodeBase64, encodeHex } from "../../_shared/domain/bytes.ts";
 import { parse } from "../../_shared/middleware/parse.ts";
-import { credentialArguments } from "../../_shared/middleware/require_api_key.ts";
 import { digits, pageLimit, place } from "../../_shared/middleware/shapes.ts";
 import { streamJson } from "../../_shared/middleware/stream_json.ts";
 import { splitPackedBlock } from "../domain/envelope.ts";
 import { ENVELOPES_LIMIT_DEFAULT, ENVELOPES_LIMIT_MAX } from "../domain/limits.ts";
 import { type LogEntry, openLogRun } from "../flows/read_log.ts";
+import { readMetadata } from "../flows/read_together.ts";
 
 /** GET /envelopes: its query. */
 export const ENVELOPES_PAGE = z.object({
@@ -20,9 +20,7 @@ export const ENVELOPES_PAGE = z.object({
 
 /** GET /metadata: 200 with the aggregates of section 2.6. */
 export async function metadata(c: AppContext): Promise<Response> {
-  return c.json(
-    await c.get("platform").db.call<Record<string, unknown>>("read_metadata", credentialArguments(c)),
-  );
+  return c.json(await readMetadata(c.get("platform"), c.get("credential")));
 }
 
 /**

@@ -9,8 +9,8 @@ import { timed } from "../../_shared/middleware/timing.ts";
 import { CHUNK_BYTES_MAX, REPLAY_CHUNKS_MAX, REPLICATE_CHUNKS_MAX } from "../domain/limits.ts";
 import { arrangeChunks, type Chunk, findContradictions } from "../domain/replication.ts";
 import { appendLog } from "../flows/append_log.ts";
-import { readHead } from "../flows/read_head.ts";
 import { type LogEntry, openLogRun } from "../flows/read_log.ts";
+import { readHead } from "../flows/read_together.ts";
 import { streamJson } from "../../_shared/middleware/stream_json.ts";
 
 const CHUNK = z.object({
