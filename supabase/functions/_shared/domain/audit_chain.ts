@@ -6,11 +6,9 @@
 
 import { sha256 } from "@noble/hashes/sha2.js";
 import { bytesToHex, hexToBytes, utf8ToBytes } from "@noble/hashes/utils.js";
+import { AUDIT_FORMAT, type AuditHead, GENESIS_HASH } from "./audit_format.ts";
 
-/** What the encoding and an export call themselves. */
-export const AUDIT_FORMAT = "v2-agent-state/audit/1";
-/** Stands before the first entry. */
-export const GENESIS_HASH = "0".repeat(64);
+export * from "./audit_format.ts";
 
 /** All that an entry's metadata may hold. */
 export type AuditValue = string | number | boolean | null;
@@ -27,12 +25,6 @@ export interface AuditEntry {
   prev_hash: string;
   entry_hash: string;
   created_at: string;
-}
-
-/** How far a chain reaches: all that has to be kept elsewhere to notice later that it was rewritten. */
-export interface AuditHead {
-  head_seq: number;
-  head_hash: string;
 }
 
 /** An export, of a team or of a vault. One without `from` and `to` holds the whole ledger. */

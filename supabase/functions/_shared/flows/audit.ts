@@ -2,7 +2,7 @@
 
 import { decodeHex } from "../domain/bytes.ts";
 import type { Database, SqlArguments } from "../platform/mod.ts";
-import { type AuditHead, GENESIS_HASH } from "../domain/audit_chain.ts";
+import { type AuditHead, GENESIS_HASH } from "../domain/audit_format.ts";
 import { AUDIT_PIECE } from "../domain/limits.ts";
 
 /** Whose ledger it is: the functions that read it, what they are called with, and how answers name it. */

@@ -1,6 +1,7 @@
 /** The frame that both functions share: what happens to every request before its route and after it. */
 
 import { Hono, type MiddlewareHandler } from "hono";
+import { TrieRouter } from "hono/router/trie-router";
 import { timing } from "hono/timing";
 import type { AppEnv } from "../context.ts";
 import type { Settings } from "../env.ts";
@@ -20,7 +21,8 @@ export function createFrame(
   getPath: (request: Request) => string,
   dialects: Record<string, MiddlewareHandler<AppEnv>> = {},
 ): Hono<AppEnv> {
-  const app = new Hono<AppEnv>({ getPath });
+  // The one that can tell all our paths apart: by default another one is tried first, at the first request.
+  const app = new Hono<AppEnv>({ getPath, router: new TrieRouter() });
   app.use(identify);
   app.use(observe(platform, settings));
   if (settings.serverTiming) app.use(timing({ crossOrigin: "*" }));

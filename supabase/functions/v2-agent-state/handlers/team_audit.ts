@@ -5,7 +5,7 @@ import type { AppContext } from "../../_shared/context.ts";
 import { parse } from "../../_shared/middleware/parse.ts";
 import { instant, pageLimit, text } from "../../_shared/middleware/shapes.ts";
 import { streamJson } from "../../_shared/middleware/stream_json.ts";
-import { AUDIT_FORMAT } from "../../_shared/domain/audit_chain.ts";
+import { AUDIT_FORMAT } from "../../_shared/domain/audit_format.ts";
 import { AUDIT_LIMIT_DEFAULT, AUDIT_LIMIT_MAX, LABEL_LENGTH_MAX } from "../domain/limits.ts";
 import { exportAudit, type Ledger, verifyAudit } from "../../_shared/flows/audit.ts";
 import { teamArguments } from "../middleware/team_arguments.ts";

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { AUDIT_ENTRY, CHAIN_REPORT, HEAD } from "../../_shared/reference/audit.ts";
 import type { Operations } from "../../_shared/reference/operation.ts";
 import { time, uuid, words } from "../../_shared/reference/shapes.ts";
-import { AUDIT_FORMAT } from "../../_shared/domain/audit_chain.ts";
+import { AUDIT_FORMAT } from "../../_shared/domain/audit_format.ts";
 import { FILTERS, PERIOD } from "../handlers/team_audit.ts";
 import { TEAM } from "../middleware/team_arguments.ts";
 import { type Scene, SHOWN } from "./scene.ts";

@@ -2,7 +2,7 @@
 
 import { z } from "zod";
 import type { AppContext } from "../../_shared/context.ts";
-import { AUDIT_FORMAT } from "../../_shared/domain/audit_chain.ts";
+import { AUDIT_FORMAT } from "../../_shared/domain/audit_format.ts";
 import { exportAudit, type Ledger, verifyAudit } from "../../_shared/flows/audit.ts";
 import { parse } from "../../_shared/middleware/parse.ts";
 import { digits, instant } from "../../_shared/middleware/shapes.ts";

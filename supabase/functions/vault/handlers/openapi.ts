@@ -1,9 +1,12 @@
 /** The reference as OpenAPI. */
 
 import type { AppContext } from "../../_shared/context.ts";
-import document from "../openapi.json" with { type: "json" };
 
-/** GET /openapi.json: 200 with the description of every operation of the vault, made by `deno task generate`. */
-export function readVaultOpenApi(c: AppContext): Response {
+/**
+ * GET /openapi.json: 200 with the description of every operation of the vault, made by `deno task generate`. It is read
+ * when somebody asks for it: no other request should wait for it at the start.
+ */
+export async function readVaultOpenApi(c: AppContext): Promise<Response> {
+  const { default: document } = await import("../openapi.json", { with: { type: "json" } });
   return c.body(JSON.stringify(document), 200, { "content-type": "application/json" });
 }

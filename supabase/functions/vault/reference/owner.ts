@@ -1,7 +1,7 @@
 /** What a vault's owner does. Spec 4.9; docs/vault.md. */
 
 import { z } from "zod";
-import { AUDIT_FORMAT } from "../../_shared/domain/audit_chain.ts";
+import { AUDIT_FORMAT } from "../../_shared/domain/audit_format.ts";
 import type { ErrorCode } from "../../_shared/errors.ts";
 import { AUDIT_ENTRY, CHAIN_REPORT, HEAD } from "../../_shared/reference/audit.ts";
 import type { Operation, Operations } from "../../_shared/reference/operation.ts";
