@@ -14,7 +14,8 @@ const HERE = dirname(fileURLToPath(import.meta.url));
 const CLIENT = dirname(HERE);
 const SOURCE = join(HERE, ".source");
 const OUT = join(HERE, "dist");
-const AUDIT_CHAIN = join(CLIENT, "../supabase/functions/_shared/domain/audit_chain.ts");
+const DOMAIN = join(CLIENT, "../supabase/functions/_shared/domain");
+const VERIFIER = ["audit_chain.ts", "audit_format.ts"];
 const ENTRIES = [
   "mod.ts",
   "store_file.ts",
@@ -64,7 +65,7 @@ async function copySource() {
       await cp(join(CLIENT, name), join(SOURCE, name), { recursive: true });
     }
   }
-  await writeFile(join(SOURCE, "audit_chain.ts"), await readFile(AUDIT_CHAIN));
+  for (const name of VERIFIER) await cp(join(DOMAIN, name), join(SOURCE, name));
   await writeFile(
     join(SOURCE, "tsconfig.json"),
     JSON.stringify({

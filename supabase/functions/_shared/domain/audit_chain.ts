@@ -1,7 +1,7 @@
 /**
  * The audit ledger's chain, as anybody can recheck it from an export. The same encoding is in docs/audit.md.
  *
- * The client carries this very file, into browsers too, so it imports nothing of Node's.
+ * The client carries this very file and `audit_format.ts`, into browsers too, so they import nothing of Node's.
  */
 
 import { sha256 } from "@noble/hashes/sha2.js";

@@ -13,8 +13,14 @@ import { createHash } from "node:crypto";
  * Returns undefined for anything else, so that equal bytes have one spelling only.
  */
 export function decodeBase64(text: string): Uint8Array | undefined {
+  if (text.length % 4 !== 0) return undefined;
+  const padding = text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0;
   const bytes = decodeLeniently(text);
-  return bytes?.toString("base64") === text ? bytes : undefined;
+  // Whatever the decoder passed over is missing. Beyond that it takes the other alphabet, and stray bits at the end.
+  if (bytes?.length !== text.length / 4 * 3 - padding) return undefined;
+  if (text.includes("-") || text.includes("_")) return undefined;
+  const end = bytes.subarray(Math.max(bytes.length - 3 + padding, 0));
+  return end.toString("base64") === text.slice(-4) ? bytes : undefined;
 }
 
 /** Deno 2.1 throws on some of what later ones read leniently. A pattern for both would cost more than decoding. */
