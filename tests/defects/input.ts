@@ -79,8 +79,8 @@ export const INPUT_DEFECTS: readonly Defect[] = [
     what: "Base64 is read leniently: the same bytes have many spellings",
     patches: [{
       file: `${SHARED}/domain/bytes.ts`,
-      find: '  return bytes?.toString("base64") === text ? bytes : undefined;',
-      replace: "  return bytes;",
+      find: "  const padding = text.endsWith",
+      replace: "  return decodeLeniently(text);\n  const padding = text.endsWith",
     }],
     tests: ["tests/domain/bytes_test.ts", ...REPLICATION],
   },
