@@ -5708,7 +5708,7 @@ begin
              when k.team_id is not null and m.role is null then 'api_key_revoked'
            end
       from unnest(p_credential_kinds, p_credential_hashes) with ordinality as r (kind, hash, place)
-      -- Each is looked up by itself: joined, small tables would be read whole, and still be when they are no longer small.
+      -- Each is looked up by itself: joined, small tables would be read whole, and still be once they have grown.
       left join lateral (select * from app.api_keys i where i.key_hash = r.hash limit 1) k on r.kind <> 'project'
       left join lateral (select * from app.teams i where i.id = k.team_id limit 1) t on true
       left join lateral (

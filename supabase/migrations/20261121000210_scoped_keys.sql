@@ -1,54 +1,12 @@
 -- Keys that may do one thing. A key with scopes may do what they say and nothing else; an ordinary key has none.
 --
 -- So far there is one: `vault:check_in`, for a button or a phone of the owner's. An agent's ordinary key outlives its
--- owner and can therefore not say that the owner is alive; this one says nothing else.
+-- owner and can therefore not say that the owner is alive; this one says nothing else. Wherever agents act, a key with
+-- scopes is nobody: `app.find_principals`.
 
 alter table app.api_keys
   add column scopes text[]
     check (scopes is null or (cardinality(scopes) > 0 and scopes <@ array['vault:check_in'] and team_id is null));
-
--- app.find_principal: as before; a key with scopes acts as nobody here ----------------------------------------
-create or replace function app.find_principal(
-  p_credential_kind text, p_credential_hash bytea, out principal app.principal, out refusal text
-)
-language plpgsql
-stable
-set search_path = ''
-as $$
-declare
-  v_key app.api_keys;
-  v_id uuid;
-  v_payer uuid;
-  v_role text;
-begin
-  if p_credential_kind = 'project' then
-    select id into v_id from app.accounts where token_hash = p_credential_hash;
-    principal := row(v_id, v_id, v_id, false, 'admin', null)::app.principal;
-    return;
-  end if;
-  select * into v_key from app.api_keys where key_hash = p_credential_hash;
-  refusal := case
-    when v_key.id is null then 'invalid_api_key'
-    when v_key.revoked_at is not null then 'api_key_revoked'
-    when v_key.account_id is null then 'owner_not_found'
-    when v_key.scopes is not null then 'forbidden_scope'
-  end;
-  if v_key.team_id is null then
-    principal := row(v_key.account_id, v_key.account_id, v_key.account_id, true, 'admin', v_key.id)::app.principal;
-    return;
-  end if;
-  select t.account_id, m.role into v_payer, v_role
-    from app.teams t
-    left join app.team_members m
-      on m.team_id = t.id and m.account_id = v_key.account_id and m.status = 'active'
-   where t.id = v_key.team_id;
-  if refusal is null and v_role is null then
-    refusal := 'api_key_revoked';
-  end if;
-  principal := row(v_key.team_id, v_payer, v_key.account_id, true, v_role, v_key.id)::app.principal;
-end
-$$;
-revoke execute on function app.find_principal(text, bytea) from public, anon, authenticated;
 
 -- app.show_api_key: as before; scopes are shown where there are any -------------------------------------------
 create or replace function app.show_api_key(p_key app.api_keys)
