@@ -1,8 +1,8 @@
 /**
- * The vault in the crash matrix: whatever breaks, what was acknowledged is kept, what was not is whole or not there, and
- * the same request again works.
+ * The vault and its people in the crash matrix: whatever breaks, what was acknowledged is kept, what was not is whole or not
+ * there, and the same request again works.
  */
 
 import { defineCrashMatrix } from "../support/crash_matrix.ts";
 
-defineCrashMatrix(/./, "vault");
+defineCrashMatrix(/\/vault$|\/(?:heir|guardian|invitation)\b/, "vault");

@@ -1,0 +1,8 @@
+/**
+ * Single sign-on, directories and jobs in the crash matrix: whatever breaks, what was acknowledged is kept, what was not is
+ * whole or not there, and the same request again works.
+ */
+
+import { defineCrashMatrix } from "../support/crash_matrix.ts";
+
+defineCrashMatrix(/\/(sso|scim|retention|lifecycle)\//);
