@@ -342,7 +342,10 @@ export type Database = {
         };
         Returns: Json;
       };
-      "decline_vault_invitation": { Args: { "p_now": string; "p_token_hash": string }; Returns: Json };
+      "decline_vault_invitation": {
+        Args: { "p_now": string; "p_request_id": string; "p_token_hash": string };
+        Returns: Json;
+      };
       "delete_scim_group": {
         Args: { "p_change_id": string; "p_group_id": string; "p_token_hash": string; "p_version": number };
         Returns: Json;

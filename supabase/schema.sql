@@ -799,6 +799,7 @@ create table app.vault_people (
   accepted_at timestamp with time zone,
   confirmed_at timestamp with time zone,
   ended_at timestamp with time zone,
+  declined_in uuid,
   picked_up_at timestamp with time zone,
   cooldown_days integer not null default 7,
   cooldown_until timestamp with time zone,
@@ -1013,6 +1014,7 @@ CREATE INDEX vault_claims_by_person ON app.vault_claims USING btree (person_id);
 CREATE INDEX vault_claims_by_vault ON app.vault_claims USING btree (vault_id, created_at);
 CREATE UNIQUE INDEX vault_claims_one_open ON app.vault_claims USING btree (vault_id) WHERE (state = 'gathering_votes'::text);
 CREATE INDEX vault_people_by_vault ON app.vault_people USING btree (vault_id, created_at);
+CREATE UNIQUE INDEX vault_people_declined ON app.vault_people USING btree (declined_in) WHERE (declined_in IS NOT NULL);
 CREATE UNIQUE INDEX vault_people_once ON app.vault_people USING btree (vault_id, role, lower(email)) WHERE (ended_at IS NULL);
 CREATE INDEX vault_tokens_by_person ON app.vault_tokens USING btree (person_id);
 CREATE INDEX vault_votes_by_person ON app.vault_votes USING btree (person_id);
@@ -2256,7 +2258,7 @@ begin
 end
 $function$;
 
-CREATE OR REPLACE FUNCTION api.decline_vault_invitation(p_token_hash bytea, p_now timestamp with time zone)
+CREATE OR REPLACE FUNCTION api.decline_vault_invitation(p_token_hash bytea, p_request_id uuid, p_now timestamp with time zone)
  RETURNS jsonb
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -2264,11 +2266,15 @@ CREATE OR REPLACE FUNCTION api.decline_vault_invitation(p_token_hash bytea, p_no
  SET lock_timeout TO '5s'
 AS $function$
 declare
-  v_guest app.vault_guest := app.enter_by_token(null, p_token_hash, p_now);
-  v_person app.vault_people := v_guest.person;
+  v_person app.vault_people;
 begin
-  perform app.end_person(v_person, 'declined', v_person.role || ':' || v_person.id, p_now);
-  perform app.evaluate_vault(v_person.vault_id, p_now);
+  select * into v_person from app.vault_people where declined_in = p_request_id;
+  if not found then
+    v_person := (app.enter_by_token(null, p_token_hash, p_now)).person;
+    perform app.end_person(v_person, 'declined', v_person.role || ':' || v_person.id, p_now);
+    update app.vault_people set declined_in = p_request_id where id = v_person.id;
+    perform app.evaluate_vault(v_person.vault_id, p_now);
+  end if;
   return jsonb_build_object('vault_id', v_person.vault_id, 'role', v_person.role, 'status', 'declined');
 end
 $function$;
@@ -7850,7 +7856,7 @@ grant execute on function api.create_subkey(text,text,uuid,text,text,bytea,text)
 grant execute on function api.create_team(text,text,uuid,text,text,text) to service_role;
 grant execute on function api.create_vault(bytea,text,text,uuid,text,text,timestamp with time zone) to service_role;
 grant execute on function api.create_webhook(text,text,text,text[],bytea) to service_role;
-grant execute on function api.decline_vault_invitation(bytea,timestamp with time zone) to service_role;
+grant execute on function api.decline_vault_invitation(bytea,uuid,timestamp with time zone) to service_role;
 grant execute on function api.delete_scim_group(bytea,uuid,integer,uuid) to service_role;
 grant execute on function api.delete_scim_user(bytea,uuid,integer,uuid) to service_role;
 grant execute on function api.delete_webhook(text,text,uuid) to service_role;

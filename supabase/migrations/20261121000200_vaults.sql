@@ -73,6 +73,8 @@ create table app.vault_people (
   accepted_at timestamptz,
   confirmed_at timestamptz,
   ended_at timestamptz,
+  -- The request in which they declined: when its answer is lost the service asks again, and they have no token by then.
+  declined_in uuid,
   picked_up_at timestamptz,
   -- How long this guardian must wait after a claim of theirs that came to nothing, and until when.
   cooldown_days int not null default 7 check (cooldown_days between 1 and 365),
@@ -83,6 +85,7 @@ create table app.vault_people (
   check (status <> 'confirmed' or confirmed_at is not null)
 );
 create index vault_people_by_vault on app.vault_people (vault_id, created_at);
+create unique index vault_people_declined on app.vault_people (declined_in) where declined_in is not null;
 create unique index vault_people_once on app.vault_people (vault_id, role, lower(email)) where ended_at is null;
 
 -- A person's tokens, each as its hash; each mail that carries one makes one.

@@ -110,7 +110,8 @@ revoke execute on function api.accept_vault_invitation(bytea, text, timestamptz)
 grant execute on function api.accept_vault_invitation(bytea, text, timestamptz) to service_role;
 
 -- api.decline_vault_invitation: they will not do it, or not any longer ------------------------------------------
-create function api.decline_vault_invitation(p_token_hash bytea, p_now timestamptz)
+-- `p_request_id` is the service's to choose: called again with the same one, the answer is the same.
+create function api.decline_vault_invitation(p_token_hash bytea, p_request_id uuid, p_now timestamptz)
 returns jsonb
 language plpgsql
 security definer
@@ -118,13 +119,17 @@ set search_path = ''
 set lock_timeout = '5s'
 as $$
 declare
-  v_guest app.vault_guest := app.enter_by_token(null, p_token_hash, p_now);
-  v_person app.vault_people := v_guest.person;
+  v_person app.vault_people;
 begin
-  perform app.end_person(v_person, 'declined', v_person.role || ':' || v_person.id, p_now);
-  perform app.evaluate_vault(v_person.vault_id, p_now);
+  select * into v_person from app.vault_people where declined_in = p_request_id;
+  if not found then
+    v_person := (app.enter_by_token(null, p_token_hash, p_now)).person;
+    perform app.end_person(v_person, 'declined', v_person.role || ':' || v_person.id, p_now);
+    update app.vault_people set declined_in = p_request_id where id = v_person.id;
+    perform app.evaluate_vault(v_person.vault_id, p_now);
+  end if;
   return jsonb_build_object('vault_id', v_person.vault_id, 'role', v_person.role, 'status', 'declined');
 end
 $$;
-revoke execute on function api.decline_vault_invitation(bytea, timestamptz) from public, anon, authenticated;
-grant execute on function api.decline_vault_invitation(bytea, timestamptz) to service_role;
+revoke execute on function api.decline_vault_invitation(bytea, uuid, timestamptz) from public, anon, authenticated;
+grant execute on function api.decline_vault_invitation(bytea, uuid, timestamptz) to service_role;

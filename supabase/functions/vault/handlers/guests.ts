@@ -33,9 +33,8 @@ export async function acceptVaultInvitation(c: AppContext): Promise<Response> {
 /** POST /api/vault/invitation/decline: 200 `{vault_id, role, status: "declined"}`; the token is worth nothing now. */
 export async function declineVaultInvitation(c: AppContext): Promise<Response> {
   const { token } = await parseBody(c, TOKEN);
-  return c.json(
-    await c.var.platform.db.call<Json>("decline_vault_invitation", await tokenArguments(c, token)),
-  );
+  const args = { ...await tokenArguments(c, token), p_request_id: crypto.randomUUID() };
+  return c.json(await c.var.platform.db.call<Json>("decline_vault_invitation", args));
 }
 
 /**
