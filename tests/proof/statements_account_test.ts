@@ -1,0 +1,5 @@
+/** Snapshots, the replication log, accounts, billing, webhooks, jobs and whatever joins, ended between any two of their writes: no half is left. */
+
+import { defineStatementMatrix } from "../support/statement_matrix.ts";
+
+defineStatementMatrix(/^(?!.*\/(teams|invitations|sso|scim)\b)/);
