@@ -16,6 +16,7 @@ const TESTS = [
   "tests/http/session_auth_test.ts",
   "tests/http/team_model_test.ts",
   "tests/http/vault_model_test.ts",
+  "tests/http/webhook_model_test.ts",
   "tests/http/team_audit_tampering_test.ts",
 ];
 

@@ -68,6 +68,8 @@ export interface Overrides {
   names?: NameService;
   /** The vault's clock. */
   now?: () => Date;
+  /** What takes the work that goes on after an answer. */
+  background?: Platform["background"];
   settings?: Partial<Settings>;
   /** Whether rows are broken on purpose: answers are not held against the reference then. */
   tampered?: boolean;
@@ -204,6 +206,7 @@ async function openWorld(backend: Backend): Promise<World> {
         providers: overrides.providers ?? platform.providers,
         names: overrides.names ?? platform.names,
         now: overrides.now ?? platform.now,
+        background: overrides.background ?? platform.background,
       };
       const all = { ...settings, ...overrides.settings };
       const tampered = () => overrides.tampered ?? world.tampered;
