@@ -28,8 +28,8 @@ import {
   type WebhookModel,
 } from "../support/webhook_model_state.ts";
 
-const RUNS = THOROUGH ? 300 : 25;
-const STEPS_MAX = 40;
+const RUNS = THOROUGH ? 200 : 8;
+const STEPS_MAX = 80;
 
 const is = <Kind extends string>(kind: Kind) => fc.constant(kind);
 /** Mostly the one who has no webhooks from the start. */
@@ -57,7 +57,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
   { weight: 3, arbitrary: fc.record({ kind: is("rotate"), by, of }) },
   { weight: 1, arbitrary: fc.record({ kind: is("deliveries"), by, of }) },
   {
-    weight: 5,
+    weight: 8,
     arbitrary: fc.record({
       kind: is("append"),
       by,
@@ -73,7 +73,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
   { weight: 4, arbitrary: fc.record({ kind: is("makeKey"), by }) },
   { weight: 2, arbitrary: fc.record({ kind: is("revokeKey"), by, of }) },
   {
-    weight: 5,
+    weight: 3,
     arbitrary: fc.record({
       kind: is("behave"),
       endpoint,
@@ -98,10 +98,15 @@ const action: fc.Arbitrary<Action> = fc.oneof(
       dies: fc.constantFrom(false, false, true),
     }),
   },
-  { weight: 2, arbitrary: fc.record({ kind: is("schedule"), rounds: fc.constantFrom(2, 12) }) },
+  { weight: 4, arbitrary: fc.record({ kind: is("schedule"), rounds: fc.constantFrom(2, 25) }) },
 );
 /** All are multiples of five seconds, so that a step may take that long before it matters. */
-const after = fc.constantFrom(0, 0, 0, 0, 5, 60, 300, HOUR, 6 * HOUR, DAY, 5 * DAY, 31 * DAY);
+const after = fc.oneof(
+  { weight: 12, arbitrary: fc.constant(0) },
+  { weight: 6, arbitrary: fc.constantFrom(5, 60, 300, HOUR, 6 * HOUR) },
+  { weight: 2, arbitrary: fc.constant(DAY) },
+  { weight: 1, arbitrary: fc.constantFrom(5 * DAY, 31 * DAY) },
+);
 
 const held = openClaim(
   "Every event reaches the webhooks that were listening, signed, until they are given up, and no other",
@@ -114,8 +119,11 @@ onOneBackend((test) => {
     const actions = await checkModel<WebhookModel, Real, Step>({
       action: fc.record({ after, does: action }),
       async setUp() {
-        const [model, real] = [newModel(), await newCast(stage)];
-        await take(real, model, { kind: "create", by: 0, endpoint: 0, events: ["*"], badUrl: null });
+        const model = newModel();
+        const real = await newCast(stage, model);
+        for (const endpoint of [0, 1]) {
+          await take(real, model, { kind: "create", by: 0, endpoint, events: ["*"], badUrl: null });
+        }
         return { model, real };
       },
       perform,
@@ -129,9 +137,11 @@ onOneBackend((test) => {
         for (const { status } of model.deliveries) if (status in seen) seen[status as keyof typeof seen]++;
       },
     }, { runs: RUNS, stepsMax: STEPS_MAX });
-    for (const [what, count] of Object.entries(seen)) {
-      assert.ok(count > RUNS / 5, `${what} ${count} times only: the programs do too little`);
-    }
+    // What takes many steps to come about is too rare in few programs.
+    const { sent, again, ...rare } = seen;
+    const told = JSON.stringify(seen);
+    assert.ok(sent > RUNS * 4 && again > RUNS, `The programs do too little: ${told}`);
+    if (THOROUGH) assert.ok(Object.values(rare).every((count) => count > RUNS / 5), told);
     held(actions);
   });
 });

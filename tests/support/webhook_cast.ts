@@ -119,10 +119,10 @@ function withoutLastWords(db: Database): Database {
 }
 
 /** New people, who have the webhooks that they have from the start. */
-export async function newCast(stage: Stage): Promise<Real> {
+export async function newCast(stage: Stage, model: WebhookModel): Promise<Real> {
   await forgetPending(stage.world);
   stage.arrived.length = 0;
-  for (let i = 0; i < ENDPOINTS; i++) stage.endpoints[i] = "well";
+  stage.endpoints.splice(0, ENDPOINTS, ...model.endpoints);
   const owners = await Promise.all(STOCK.map((stock) => newOwner(stage.world, stock)));
   return { ...stage, owners, hooks: [], deliveries: [], bodies: new Map(), sent: [], clockAt: "" };
 }

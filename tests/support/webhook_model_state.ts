@@ -126,7 +126,7 @@ export interface Report {
 export function newModel(): WebhookModel {
   return {
     now: 0,
-    endpoints: Array.from({ length: ENDPOINTS }, () => "well"),
+    endpoints: ["well", "broken", "busy"],
     hooks: [],
     hooksMade: 0,
     deliveries: [],
