@@ -28,7 +28,7 @@ import {
   type WebhookModel,
 } from "../support/webhook_model_state.ts";
 
-const RUNS = THOROUGH ? 200 : 8;
+const RUNS = THOROUGH ? 100 : 8;
 const STEPS_MAX = 80;
 
 const is = <Kind extends string>(kind: Kind) => fc.constant(kind);
