@@ -156,7 +156,7 @@ function emit(model: WebhookModel, owner: Who, type: EventType, about: number): 
 
 function owe(model: WebhookModel, { number: hook }: Hook, type: string, about: number): void {
   const number = model.owed.length;
-  model.owed.push({ delivery: number, hook });
+  model.owed.push({ hook, isExhausted: false });
   model.deliveries.push({
     number,
     hook,
@@ -199,10 +199,12 @@ function deliver(model: WebhookModel, dies = false): { delivered: number; failed
   return report;
 }
 
-function giveUpLost({ now }: WebhookModel, delivery: Delivery): void {
+function giveUpLost(model: WebhookModel, delivery: Delivery): void {
   const { status, attempts, leaseUntil } = delivery;
-  if (status !== "pending" || attempts < ATTEMPTS_MAX || leaseUntil === null || leaseUntil > now) return;
-  delivery.status = "exhausted";
+  if (status !== "pending" || attempts < ATTEMPTS_MAX || leaseUntil === null || leaseUntil > model.now) {
+    return;
+  }
+  exhaust(model, delivery);
   delivery.lastError = "never_finished";
   delivery.leaseUntil = null;
 }
@@ -216,7 +218,7 @@ function finish(model: WebhookModel, hook: Hook, delivery: Delivery): void {
     hook.failingSince = null;
   } else {
     delivery.lastError = answer.status === null ? "timeout" : `http_${answer.status}`;
-    if (delivery.attempts >= ATTEMPTS_MAX) delivery.status = "exhausted";
+    if (delivery.attempts >= ATTEMPTS_MAX) exhaust(model, delivery);
     putOff(model, delivery, "retryAfter" in answer ? answer.retryAfter : 0);
     hook.failingSince ??= model.now;
     if (answer.status === 410) disable(model, hook, "gone");
@@ -226,6 +228,11 @@ function finish(model: WebhookModel, hook: Hook, delivery: Delivery): void {
     each === delivery || each.hook !== hook.number || each.status === "pending" ||
     each.createdAt > model.now - FORGOTTEN_AFTER
   );
+}
+
+function exhaust({ owed }: WebhookModel, delivery: Delivery): void {
+  delivery.status = "exhausted";
+  owed[delivery.number]!.isExhausted = true;
 }
 
 function putOff({ now }: WebhookModel, delivery: Delivery, retryAfter: number): void {

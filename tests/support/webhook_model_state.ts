@@ -108,8 +108,8 @@ export interface WebhookModel {
   hooks: Hook[];
   hooksMade: number;
   deliveries: Delivery[];
-  /** Numbers of all deliveries that there have ever been, and where they go. */
-  owed: { delivery: number; hook: number }[];
+  /** All deliveries that there have ever been: where they go, and whether they were tried in vain. */
+  owed: { hook: number; isExhausted: boolean }[];
   sent: Sent[];
   owners: { log: number; keys: { revoked: boolean }[]; disabled: number }[];
   /** What the last run said. */
