@@ -10,7 +10,9 @@ export const STOCK = [0, 18];
 export const HOUR = 3_600;
 export const DAY = 24 * HOUR;
 
-const SOON_MAX = 25;
+const FOLLOWED_BY_A_RUN: Action["kind"][] = ["append", "makeKey", "revokeKey", "test"];
+/** With what one more event adds, not more than such a run delivers. */
+const DUE_MAX = 25;
 
 /** How an endpoint answers; null when it does not within the sender's time. */
 export const ANSWERS = {
@@ -161,12 +163,13 @@ export function dueTo(model: WebhookModel, { number, state }: Hook): Delivery[] 
 }
 
 /**
- * What is done in place of an action: what people do is followed by a run of fifty deliveries at most, so when that many
- * wait, the dispatcher is called first.
+ * What is done in place of an action: some are followed by a run of fifty deliveries at most, so when that many may wait,
+ * the dispatcher is called first.
  */
 export function inTurn(model: WebhookModel, does: Action): Action {
+  if (!FOLLOWED_BY_A_RUN.includes(does.kind)) return does;
   const due = model.hooks.reduce((sum, hook) => sum + dueTo(model, hook).length, 0);
-  return due > SOON_MAX ? { kind: "dispatch", workers: 1, dies: false } : does;
+  return due > DUE_MAX ? { kind: "dispatch", workers: 1, dies: false } : does;
 }
 
 /** When there is something to do next, for a scheduler that runs all the time; undefined when there is nothing left. */
