@@ -98,7 +98,7 @@ export interface Sent {
   about: number;
   /** Numbers of the secrets that sign it. */
   signers: number[];
-  /** What the endpoint answers; one that does not may be hung up on before it has read what it was sent. */
+  /** What the endpoint answers; null when it does not in time. */
   answer: number | null;
 }
 
