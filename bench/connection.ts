@@ -44,10 +44,11 @@ export class Connection {
       const end = findHeadEnd(this.#buffer, filled);
       if (end < 0) continue;
       const head = this.#decoder.decode(this.#buffer.subarray(0, end));
-      const length = CONTENT_LENGTH.exec(head)?.[1];
+      const status = Number(head.slice(9, 12));
+      const length = status === 204 ? "0" : CONTENT_LENGTH.exec(head)?.[1];
       const size = length === undefined ? chunkedEnd(this.#buffer, end, filled) : end + Number(length);
       if (size < 0 || filled < size) continue;
-      return { status: Number(head.slice(9, 12)), body: this.#buffer.subarray(end, size) };
+      return { status, body: this.#buffer.subarray(end, size) };
     }
   }
 

@@ -3,6 +3,7 @@
 import { encodeBase64 } from "../supabase/functions/_shared/domain/bytes.ts";
 import { type Bench, newBlock, newPaidKey, openAppender, send, times, until } from "./bench_service.ts";
 import { Connection, makeRequest } from "./connection.ts";
+import { freePort } from "./npm_peers.ts";
 import { interleave, rateRow, type Rounds, type Row } from "./rounds.ts";
 
 const CONNECTIONS = 8;
@@ -56,9 +57,4 @@ async function startEtcd(parts: AsyncDisposableStack): Promise<string | undefine
     return (await health?.text())?.includes("true") || undefined;
   });
   return client;
-}
-
-function freePort(): number {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  return listener.addr.port;
 }

@@ -8,6 +8,7 @@ import { print } from "../local/print.ts";
 import { openSessionIssuer } from "../local/session_issuer.ts";
 import { APPEND_CASES, measureAppend, measureShapes } from "./appends.ts";
 import { type Bench, ROOT, startBench } from "./bench_service.ts";
+import { measureNpmPeers } from "./npm_peers.ts";
 import { measureEtcd } from "./peers.ts";
 import { measureReads, measureReplay, measureSnapshots } from "./reads.ts";
 import { isMet, type Row } from "./rounds.ts";
@@ -42,6 +43,7 @@ const SECTIONS: Section[] = [
     );
   }],
   ["peers", (bench) => measureEtcd(bench, ROUNDS)],
+  ["peers", (bench) => measureNpmPeers(bench, ROUNDS)],
   ["startup", () => measureStartup(RUNS)],
 ];
 
