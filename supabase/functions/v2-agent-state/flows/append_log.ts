@@ -51,6 +51,8 @@ const OUTAGE_MS = 6_000;
 const REQUESTS_MAX = 64;
 const CHUNKS_MAX = 1_000;
 const BYTES_MAX = 4 * 1024 * 1024;
+/** From here on the bytes themselves take the time, and writing some beside others is quicker. */
+const BYTES_MUCH = 256 * 1024;
 
 const appenders = new WeakMap<Platform, (waiting: Waiting) => void>();
 
@@ -58,7 +60,11 @@ const appenders = new WeakMap<Platform, (waiting: Waiting) => void>();
 export function appendLog(platform: Platform, append: Append): Promise<Appended> {
   let add = appenders.get(platform);
   if (add === undefined) {
-    add = shareCalls<Waiting>(takeTogether, (together) => writeTogether(platform.db, together));
+    add = shareCalls<Waiting>({
+      take: takeTogether,
+      run: (together) => writeTogether(platform.db, together),
+      isMuch: (queue) => queue.reduce((sum, { bytes }) => sum + bytes, 0) >= BYTES_MUCH,
+    });
     appenders.set(platform, add);
   }
   const bytes = append.chunks.reduce((sum, { block }) => sum + block.length, 0);

@@ -29,10 +29,11 @@ function readTogether(
   return function read(platform, credential) {
     let add = readers.get(platform);
     if (add === undefined) {
-      add = shareCalls<Waiting>(
-        (queue) => [queue.slice(0, REQUESTS_MAX), queue.slice(REQUESTS_MAX)],
-        (together) => answerAll(platform.db, several, one, together),
-      );
+      add = shareCalls<Waiting>({
+        take: (queue) => [queue.slice(0, REQUESTS_MAX), queue.slice(REQUESTS_MAX)],
+        run: (together) => answerAll(platform.db, several, one, together),
+        isMuch: (queue) => queue.length >= REQUESTS_MAX,
+      });
       readers.set(platform, add);
     }
     return new Promise((settle) => add({ credential, settle }));
