@@ -151,7 +151,7 @@ onOneBackend((test) => {
     const flood = await Promise.all(
       Array.from(
         { length: 300 },
-        () => service.request("GET", "/metadata", { token: newProjectToken(), headers }),
+        () => service.request("GET", "/snapshot/agent/latest", { token: newProjectToken(), headers }),
       ),
     );
     const shed = flood.filter(({ status }) => status === 429);
@@ -255,7 +255,7 @@ function counting(world: World): World["platform"]["db"] {
   return {
     ...db,
     call(name, args) {
-      if (name === "read_metadata") calls++;
+      if (name === "read_snapshot") calls++;
       return db.call(name, args);
     },
   };
