@@ -88,11 +88,11 @@ async function purgeUploads(
   report: PurgeReport,
   isTime: () => boolean,
 ): Promise<void> {
-  for (let full = true; full && isTime();) {
-    const { failed, removed } = await sweepSnapshots(platform, OBJECTS_BATCH, graceSeconds);
+  for (let more = true; more && isTime();) {
+    const { failed, removed, full } = await sweepSnapshots(platform, OBJECTS_BATCH, graceSeconds);
     report.lapsed_snapshots += failed;
     report.purged.failed_uploads += removed;
-    full = failed >= OBJECTS_BATCH || removed >= OBJECTS_BATCH;
+    more = full;
   }
 }
 

@@ -7,6 +7,8 @@ import type { Platform } from "../../_shared/platform/mod.ts";
 export interface SweepReport {
   failed: number;
   removed: number;
+  /** Whether there may be more: it found as many as it may take, whoever has counted them. */
+  full: boolean;
 }
 
 /**
@@ -22,13 +24,14 @@ export async function sweepSnapshots(
     failed: number;
     orphans: { attempt_id: string; object_name: string }[];
   }>("settle_snapshots", { p_limit: limit, p_grace_seconds: graceSeconds });
-  if (orphans.length === 0) return { failed, removed: 0 };
+  const full = failed >= limit || orphans.length >= limit;
+  if (orphans.length === 0) return { failed, removed: 0, full };
   await removeObjects(platform, orphans.map((orphan) => orphan.object_name));
   // Whoever forgets a row counts it: another sweep may have found the same ones.
   const { forgotten } = await platform.db.call<{ forgotten: number }>("forget_attempts", {
     p_attempt_ids: orphans.map((orphan) => orphan.attempt_id),
   });
-  return { failed, removed: forgotten };
+  return { failed, removed: forgotten, full };
 }
 
 async function removeObjects(platform: Platform, names: readonly string[]): Promise<void> {
