@@ -1,5 +1,5 @@
-/** What the vault and its people do, ended between any two of their writes: no half is left. */
+/** The vault and its people, ended between any two of their writes: no half is left. */
 
 import { defineStatementMatrix } from "../support/statement_matrix.ts";
 
-defineStatementMatrix(/./, "vault");
+defineStatementMatrix(/\/vault$|\/(?:heir|guardian|invitation)\b/, "vault");
