@@ -1862,6 +1862,8 @@ declare
   v_visit app.vault_visit := app.enter_vault(
     p_vault_id, p_key_hash, p_subject, p_email, p_now, array['active', 'releasing']);
   v_change app.vault_changes;
+  v_replaces boolean;
+  v_vault app.vaults;
 begin
   if exists (select from app.vault_changes where id = p_change_id) then
     return app.show_vault(p_vault_id);
@@ -1877,13 +1879,17 @@ begin
   v_change.quorum := p_quorum;
   update app.vault_changes set state = 'canceled'
    where vault_id = p_vault_id and kind = 'configure' and trigger = p_trigger and state = 'pending';
+  v_replaces := found;
   if app.is_weaker(v_visit.vault, v_change) then
     perform app.queue_change(v_visit, v_change, p_now);
   else
     perform app.apply_settings(v_change, p_now);
-    perform app.record_vault(p_vault_id, (v_visit.caller).actor, 'release.configure', 'vault', p_vault_id,
-      jsonb_build_object('trigger', p_trigger, 'enabled', p_enabled, 'check_in_interval_days', p_interval_days,
-        'grace_days', p_grace_days, 'veto_window_hours', p_window_hours, 'quorum', p_quorum), null, p_now);
+    select * into v_vault from app.vaults where id = p_vault_id;
+    if v_replaces or v_vault is distinct from v_visit.vault then
+      perform app.record_vault(p_vault_id, (v_visit.caller).actor, 'release.configure', 'vault', p_vault_id,
+        jsonb_build_object('trigger', p_trigger, 'enabled', p_enabled, 'check_in_interval_days', p_interval_days,
+          'grace_days', p_grace_days, 'veto_window_hours', p_window_hours, 'quorum', p_quorum), null, p_now);
+    end if;
   end if;
   perform app.evaluate_vault(p_vault_id, p_now);
   return app.show_vault(p_vault_id);
@@ -3906,9 +3912,16 @@ begin
   delete from app.vault_tokens where person_id = p_person_id;
   update app.vault_people set expires_at = p_now + interval '720 hours' where id = p_person_id
   returning * into v_person;
-  perform app.invite_person(v_person);
-  perform app.record_vault(p_vault_id, (v_visit.caller).actor, p_role || '.resend', 'person', p_person_id,
-    jsonb_build_object('role', p_role, 'status', v_person.status), null, p_now);
+  -- Held, so that no worker takes it while we count on it. Its token is made when it is sent.
+  perform 1 from app.mail_outbox
+   where subject_id = p_person_id and kind = 'vault_invitation' and recipient = v_person.email
+     and attempts = 0 and sent_at is null and given_up_at is null
+     for no key update skip locked;
+  if not found then
+    perform app.invite_person(v_person);
+    perform app.record_vault(p_vault_id, (v_visit.caller).actor, p_role || '.resend', 'person', p_person_id,
+      jsonb_build_object('role', p_role, 'status', v_person.status), null, p_now);
+  end if;
   perform app.evaluate_vault(p_vault_id, p_now);
   return app.show_person(v_person);
 end
@@ -4455,13 +4468,20 @@ declare
   v_visit app.vault_visit := app.enter_vault(
     p_vault_id, p_key_hash, p_subject, p_email, p_now, array['active', 'releasing']);
   v_asset app.vault_assets := app.find_asset(p_vault_id, p_asset_id);
+  v_is_new boolean;
 begin
   if v_asset.key_epoch <> (v_visit.vault).key_epoch then
     perform app.refuse('stale_asset', jsonb_build_object('key_epoch', (v_visit.vault).key_epoch));
   end if;
+  v_is_new := exists (
+    select w.id, w.key from unnest(p_heir_ids, p_wrapped_keys) w (id, key)
+    except
+    select person_id, wrapped_key from app.vault_asset_keys where asset_id = p_asset_id);
   perform app.wrap_asset(p_vault_id, p_asset_id, p_heir_ids, p_wrapped_keys);
-  perform app.record_vault(p_vault_id, (v_visit.caller).actor, 'asset.wrap', 'asset', p_asset_id,
-    jsonb_build_object('heirs', cardinality(p_heir_ids)), null, p_now);
+  if v_is_new then
+    perform app.record_vault(p_vault_id, (v_visit.caller).actor, 'asset.wrap', 'asset', p_asset_id,
+      jsonb_build_object('heirs', cardinality(p_heir_ids)), null, p_now);
+  end if;
   perform app.evaluate_vault(p_vault_id, p_now);
   return app.show_asset(v_asset);
 end
