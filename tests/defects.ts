@@ -7,7 +7,8 @@
 import { join } from "node:path";
 import { print } from "../local/print.ts";
 import { startPostgres } from "../local/postgres.ts";
-import type { Defect, Patch } from "./defects/defect.ts";
+import { changesOf } from "./defects/apply.ts";
+import type { Defect } from "./defects/defect.ts";
 import { DEFECTS, NOT_APPLICABLE } from "./defects/patches.ts";
 
 const REPOSITORY = new URL("..", import.meta.url).pathname;
@@ -77,63 +78,13 @@ async function bootPostgres(parts: AsyncDisposableStack): Promise<string> {
   return postgres.url;
 }
 
-/** Applies the patches. Returns what takes them back. Throws when one does not fit: then it is the patch that is wrong. */
-async function applyDefect(copy: string, { id, patches }: Defect): Promise<() => Promise<void>> {
-  const before = new Map<string, string>();
-  for (const patch of patches) {
-    const { path, text, changed } = await applyPatch(copy, patch);
-    if (changed === text) {
-      throw new Error(`${id}: a patch does not fit: ${JSON.stringify(patch).slice(0, 200)}`);
-    }
-    if (!before.has(path)) before.set(path, text);
-    await Deno.writeTextFile(path, changed);
-  }
+/** Writes a defect into the copy. Returns what takes it back. */
+async function applyDefect(copy: string, defect: Defect): Promise<() => Promise<void>> {
+  const changes = await changesOf(copy, defect);
+  for (const [path, { after }] of changes) await Deno.writeTextFile(path, after);
   return async () => {
-    for (const [path, text] of before) await Deno.writeTextFile(path, text);
+    for (const [path, { before }] of changes) await Deno.writeTextFile(path, before);
   };
-}
-
-async function applyPatch(
-  copy: string,
-  patch: Patch,
-): Promise<{ path: string; text: string; changed: string }> {
-  if ("file" in patch) {
-    const path = join(copy, patch.file);
-    const text = await Deno.readTextFile(path);
-    return { path, text, changed: replaceOnce(text, patch.find, patch.replace) };
-  }
-  const migrations = await readMigrations(copy);
-  if ("migration" in patch) {
-    const found = migrations.find(({ text }) => text.includes(patch.migration));
-    const { path, text } = found ?? migrations[0]!;
-    return { path, text, changed: replaceOnce(text, patch.migration, patch.replace) };
-  }
-  const definition = new RegExp(
-    `create (?:or replace )?function ${patch.sql.replace(".", "\\.")}\\([\\s\\S]*?\\n\\$\\$;`,
-  );
-  const newest = migrations.toReversed().find(({ text }) => definition.test(text)) ?? migrations[0]!;
-  const body = definition.exec(newest.text)?.[0] ?? "";
-  return {
-    ...newest,
-    changed: newest.text.replace(body, () => replaceOnce(body, patch.find, patch.replace)),
-  };
-}
-
-async function readMigrations(copy: string): Promise<{ path: string; text: string }[]> {
-  const directory = join(copy, "supabase/migrations");
-  const names = [];
-  for await (const { name } of Deno.readDir(directory)) if (name.endsWith(".sql")) names.push(name);
-  return await Promise.all(
-    names.sort().map(async (name) => {
-      const path = join(directory, name);
-      return { path, text: await Deno.readTextFile(path) };
-    }),
-  );
-}
-
-/** The text as it was when `find` is not there exactly once. */
-function replaceOnce(text: string, find: string, replace: string): string {
-  return text.split(find).length === 2 ? text.replace(find, () => replace) : text;
 }
 
 /** Runs tests in the copy. Returns the name of the first that failed, or undefined. */

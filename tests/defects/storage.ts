@@ -144,9 +144,9 @@ export const STORAGE_DEFECTS: readonly Defect[] = [
     id: "R14",
     what: "What an upload of unknown outcome has left in the bucket stays there, paid by nobody",
     patches: [{
-      sql: "api.settle_snapshots",
-      find: "           where status = 'failed' and",
-      replace: "           where false and",
+      sql: "app.orphaned_attempts",
+      find: "   where t.status = 'failed' and",
+      replace: "   where false and",
     }],
     tests: ["tests/http/snapshot_failures_test.ts", "tests/proof/storage_faults_test.ts"],
   },
