@@ -13,9 +13,9 @@ const LOGS = 4;
 const AGENTS = 3;
 const TEAMS = 2;
 const BLOCK_BYTES_MAX = 8_192;
-/** So that no client outruns a page of what it reads back. */
-const WRITES_MAX = 20_000;
-const PAUSE_MS = 5;
+/** Between two writes of a client: what is kept stays in memory until it has been found again. */
+const PAUSE_MS = 25;
+const RETRY_MS = 20;
 
 /** The running load. */
 export interface Load {
@@ -73,7 +73,7 @@ export async function startLoad(lab: Lab, chance: Chance): Promise<Load> {
       const answer = await send("POST", path, options);
       if (answer !== undefined && answer.status < 300) return answer;
       if (answer !== undefined && answer.status < 500) unexpected.push(`POST ${path}: ${answer.text}`);
-      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS * 4));
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
     return undefined;
   }
@@ -88,7 +88,7 @@ export async function startLoad(lab: Lab, chance: Chance): Promise<Load> {
   ];
 
   async function run(writer: Writer): Promise<void> {
-    while (running && writer.acknowledged() < WRITES_MAX) {
+    while (running) {
       await writer.write();
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }
