@@ -51,9 +51,12 @@ export async function replicate(c: AppContext): Promise<Response> {
   const arranged = arrangeChunks(chunks);
   await refuseContradictions(c, arranged);
   const append = {
-    ...{ chunks: arranged, merkleRoot: merkle_root },
-    ...{ credential: c.get("credential"), device: c.get("device"), startedAt: c.get("startedAt") },
+    credential: c.get("credential"),
+    device: c.get("device"),
+    startedAt: c.get("startedAt"),
     quotaBytes: c.get("settings").projectQuotaBytes,
+    chunks: arranged,
+    merkleRoot: merkle_root,
   };
   const { answer, told } = await timed(c, "database", () => appendLog(c.get("platform"), append));
   c.set("told", told);
