@@ -7,7 +7,7 @@ import { print } from "../local/print.ts";
 import type { ClaimLine } from "./support/claims.ts";
 
 const REPOSITORY = new URL("..", import.meta.url).pathname;
-const SOAK_MINUTES = "2";
+const SOAK_MINUTES = "1";
 const TESTS = [
   "tests/proof/",
   "tests/contract/failpoints_test.ts",

@@ -30,7 +30,7 @@ import {
   withoutMail,
 } from "../support/teams.ts";
 
-const RUNS = THOROUGH ? 300 : 80;
+const RUNS = THOROUGH ? 200 : 80;
 const STEPS_MAX = 30;
 const AT_ONCE_MAX = 8;
 const PEOPLE = 6;

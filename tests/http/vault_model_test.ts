@@ -33,7 +33,7 @@ import {
   wait,
 } from "../support/vaults.ts";
 
-const RUNS = THOROUGH ? 150 : 60;
+const RUNS = THOROUGH ? 120 : 60;
 const STEPS_MAX = 40;
 
 const heir = fc.nat(HEIRS - 1);

@@ -17,8 +17,8 @@ import { methodOf, type Operation, OPERATIONS, type Prepared, sendTo } from "../
 import { sign } from "../support/polar.ts";
 import { newAddress } from "../support/teams.ts";
 
-/** A fast run sends one in this many of each operation's requests, another one each time. */
-const SHARE = THOROUGH ? 1 : 8;
+/** A run sends one in this many of each operation's requests, another one each time. */
+const SHARE = THOROUGH ? 2 : 8;
 /** What is made of the reference's own schemas is tried elsewhere (generated_requests_test.ts), and more of it. */
 const RANDOM = THOROUGH ? 150 : 30;
 const AT_ONCE = 4;

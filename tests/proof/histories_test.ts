@@ -16,7 +16,7 @@ import { assertInvariants } from "../support/invariants.ts";
 import { type Lab, openLab } from "../support/lab.ts";
 import { type Nemesis, unleash } from "../support/nemesis.ts";
 
-const HISTORIES = THOROUGH ? 40 : 4;
+const HISTORIES = THOROUGH ? 30 : 4;
 const CLIENTS = 6;
 const REQUESTS = 12;
 

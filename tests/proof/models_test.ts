@@ -21,7 +21,7 @@ import { type Answer, onOneBackend, type World } from "../support/harness.ts";
 import { checkModel, type Expected, type Extent } from "../support/model_runner.ts";
 import { event, order, post, withSettings } from "../support/polar.ts";
 
-const EXTENT: Extent = { runs: THOROUGH ? 200 : 20, stepsMax: 25, atOnceMax: 6 };
+const EXTENT: Extent = { runs: THOROUGH ? 150 : 20, stepsMax: 25, atOnceMax: 6 };
 const PRICE_OF_BYTE = 45;
 
 /** Rounded up once for a request. Spec 4.2. */
