@@ -11,23 +11,23 @@ export async function changesOf(root: string, { id, patches }: Defect): Promise<
   const changes: Changes = new Map();
   for (const patch of patches) {
     const path = await pathOf(root, patch);
-    const { before, after } = changes.get(path) ?? await readUnchanged(path);
-    const changed = applyPatch(after, patch);
-    if (changed === after) {
+    const text = path === undefined ? "" : changes.get(path)?.after ?? await Deno.readTextFile(path);
+    const after = applyPatch(text, patch);
+    if (path === undefined || after === text) {
       throw new Error(`${id}: a patch does not fit: ${JSON.stringify(patch).slice(0, 200)}`);
     }
-    changes.set(path, { before, after: changed });
+    changes.set(path, { before: changes.get(path)?.before ?? text, after });
   }
   return changes;
 }
 
-async function pathOf(root: string, patch: Patch): Promise<string> {
+/** The file that a patch is for; of migrations, the newest that has what it looks for, if any has. */
+async function pathOf(root: string, patch: Patch): Promise<string | undefined> {
   if ("file" in patch) return join(root, patch.file);
   const migrations = await readMigrations(root);
-  const found = migrations.toReversed().find(({ text }) =>
+  return migrations.findLast(({ text }) =>
     "migration" in patch ? text.includes(patch.migration) : definitionOf(patch.sql).test(text)
-  );
-  return (found ?? migrations[0]!).path;
+  )?.path;
 }
 
 /** The text with the patch; as it was when what the patch looks for is not there exactly once. */
@@ -44,11 +44,6 @@ function definitionOf(name: string): RegExp {
 
 function replaceOnce(text: string, find: string, replace: string): string {
   return text.split(find).length === 2 ? text.replace(find, () => replace) : text;
-}
-
-async function readUnchanged(path: string): Promise<{ before: string; after: string }> {
-  const text = await Deno.readTextFile(path);
-  return { before: text, after: text };
 }
 
 async function readMigrations(root: string): Promise<{ path: string; text: string }[]> {
